@@ -15,6 +15,7 @@
 #include "attn_bwd/turns.h"
 #include "isa/dpp.h"
 #include "isa/global.h"
+#include "isa/issue_order.h"
 #include "isa/unroll.h"
 #include "isa/valu.h"
 #include "isa/wait.h"
@@ -178,17 +179,13 @@ struct Backward {
   // ---- Main loop
   // Two numbers to 16 bits.
   static __device__ __forceinline__ uint32_t pack(float lo, float hi) {
-#ifdef __gfx950__
-    if constexpr (kOf == Element::kBf16) {
+    if constexpr (Here::kConvertsPairs && kOf == Element::kBf16) {
       using Pair = __bf16 __attribute__((ext_vector_type(2)));
       return __builtin_bit_cast(uint32_t, __builtin_convertvector(f32x2{lo, hi}, Pair));
     } else {
-      return round_numbers<kOf, Rounding::kNearestEven>(lo, hi);
+      constexpr bool kAway = !Here::kConvertsPairs && kOf == Element::kBf16;
+      return round_numbers<kOf, kAway ? Rounding::kNearestAway : Rounding::kNearestEven>(lo, hi);
     }
-#else
-    return round_numbers<kOf, kOf == Element::kBf16 ? Rounding::kNearestAway
-                                                    : Rounding::kNearestEven>(lo, hi);
-#endif
   }
   // Of four keys and four rows, each lane a key: now each lane a row.
   static __device__ __forceinline__ u32x2 exchanged(u32x2 x) {
@@ -303,11 +300,9 @@ struct Backward {
     Turn turn;
     const bool turns = args.turns != 0;
     if (turns) {
-      uint32_t seen;
       turn.set(work, counter(args, work, at), at.tile);
-      turn.load(seen);
-      ordered::s_waitcnt<0, ordered::kAnyLgkm>();
-      turn.wait(seen);
+      turn.wait();
+      order_loads();  // adds are behind it
     }
     unroll<S::kDqTiles>([&]<int m>() {
       const int column = S::kHeadDim / S::kWaves * wave + S::kTile * m + c;
@@ -320,6 +315,7 @@ struct Backward {
       });
     });
     if (turns) {
+      order_loads();  // what is added is in front of the wait
       ordered::s_waitcnt<0, ordered::kAnyLgkm>();
       turn.pass();
     }

@@ -81,12 +81,10 @@ __device__ __forceinline__ bf16x8 read_columns(const Local<char>* from, int chun
 // a * b^T + c over 16 bytes of either.
 template <Element kOf>
 __device__ __forceinline__ f32x4 mma_chunk(bf16x8 a, bf16x8 b, f32x4 c) {
-#ifdef __gfx950__
-  if constexpr (kOf == Element::kBf16)
+  if constexpr (Here::kOperandElements == 4)
+    return mma<kOf>(a, b, c);
+  else if constexpr (kOf == Element::kBf16)
     return v_mfma_f32_16x16x32_bf16(a, b, c);
   else
     return v_mfma_f32_16x16x32_f16(a, b, c);
-#else
-  return mma<kOf>(a, b, c);
-#endif
 }

@@ -311,13 +311,13 @@ struct StepOrder {
       b.put(Do::kMultiply, i, spread(kDq + share(8), kDq + share(20), i, kElements) + 1);
     }
     b.put(Do::kMaskDs, 0, kDq + share(20) + 1);
-    put_rounded(b, Do::kRoundDs, Do::kPackDs, kDq + share(21), kDq + share(30));
+    put_rounded(b, Do::kRoundDs, Do::kPackDs, kDq + share(20) + 1, kDq + share(30));
     const int of_exchange = kOfExchange * kH * kT;
     for (int i = 0; i < of_exchange; ++i)
-      b.put(Do::kExchange, i, spread(kDq + share(25), kDq + share(38), i, of_exchange));
+      b.put(Do::kExchange, i, spread(kDq + share(25), kDq + share(37), i, of_exchange));
     for (int i = 0; i < kH * kT; ++i)
       b.put(Do::kWriteDs, i,
-            spread(kDq + share(25), kDq + share(38), (i + 1) * kOfExchange - 1, of_exchange) + 1);
+            spread(kDq + share(25), kDq + share(37), (i + 1) * kOfExchange - 1, of_exchange) + 1);
     // dQ of the tile before
     if (S::kTurns) b.put(Do::kAwait, 0, kDv + share(6));
     const int of_dq = 4 * kH * S::kDqTiles;
@@ -373,6 +373,14 @@ struct StepOrder {
       if (wait == items.count || (n >= kRing || first_use(n) == 0 ? read > wait : read < wait))
         return false;
       if (items.at[wait].window != (first_use(n) + kWindows - 1) % kWindows) return false;
+    }
+    // Masks are behind all that they mask, in front of all that is made of it.
+    for (int i = 0; i < items.count; ++i) {
+      const Do what = items.at[i].what;
+      const int mask_p = index_of(items, Do::kMaskP, 0), mask_ds = index_of(items, Do::kMaskDs, 0);
+      if ((what == Do::kExp && i > mask_p) || (what == Do::kMultiply && i > mask_ds)) return false;
+      if ((what == Do::kRoundP || what == Do::kPackP) && i < mask_p) return false;
+      if ((what == Do::kRoundDs || what == Do::kPackDs) && i < mask_ds) return false;
     }
     int in_last = 0;
     for (int i = 0; i < items.count; ++i) in_last += items.at[i].window == kWindows - 1;

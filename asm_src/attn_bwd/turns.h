@@ -49,6 +49,13 @@ struct Turn {
       ordered::settle(seen);
     }
   }
+  // The same where the compiler waits for what is loaded.
+  __device__ __forceinline__ void wait() const {
+    const auto* at = (const Global<uint32_t>*)counter;
+    while (uniform(int(__hip_atomic_load(at, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT))) !=
+           before)
+      __builtin_amdgcn_s_sleep(1);
+  }
   // All that was added before has arrived.
   __device__ __forceinline__ void pass() const {
     if (before >= 0) ordered::global_store_dword_sc1(counter, then);
