@@ -28,6 +28,10 @@ inline constexpr float kTop = S::kElement == Element::kBf16 ? 8 : 7;
 
 template <class S>
 struct Rows {
+  // Several tiles have no registers for `top` in the loop, nor for more branches: weights are 1 at
+  // their reference, which is that far below the greatest score, and what is less than 2^-126 of
+  // another wave or part, or of what came later, counts as 0 times its O.
+  static constexpr bool kOfOne = S::kTiles == 1;
   bf16x8 q[S::kTiles][S::kKSteps];
   f32x4 o[S::kTiles][S::kProducts];  // O^T: row 4 g + j of a product's columns, query row r
   // Weights are 2^(top + rate * (score - reference)); the sum is of the lane's keys.
@@ -122,14 +126,15 @@ struct Rows {
         for (int i = n == 0 ? 2 : 0; i < 4; ++i) most = v_max_f32(most, p[n][i]);
       // By any reference that is not far from the greatest results are the same to rounding: that
       // of a row, which its lanes have in common, is found anew only where it is too small.
-      const float room = v_max_f32(top, 0);
+      const float room = kOfOne ? v_max_f32(top, 0) : v_max_f32(2 * top, top);
       if (any_lane((most - reference[t]) * rate > room)) {
         most = max_over_groups(most);
         const float before = reference[t];
-        reference[t] = (most - before) * rate > room ? most : before;
+        const float fresh = kOfOne ? most : most - top * v_rcp_f32(rate);
+        reference[t] = (most - before) * rate > room ? fresh : before;
         float by = (before - base_of(reference[t])) * rate;
         // In two steps where the exponential would flush what its product with O need not.
-        if (__builtin_expect(any_lane(by < kLeastExponent && by > -kInf), false)) {
+        if (kOfOne && __builtin_expect(any_lane(by < kLeastExponent && by > -kInf), false)) {
           const float first = by < kLeastExponent ? 0x1p-64f : 1.0f;
           by = by < kLeastExponent ? by + 64 : by;
           for (int i = 0; i < S::kProducts; ++i) o[t][i] *= first;
@@ -142,7 +147,10 @@ struct Rows {
       const float base = -base_of(reference[t]);
       bf16x4 weights[S::kKeyTiles];
       unroll<S::kKeyTiles>([&]<int n>() {
-        p[n] = __builtin_elementwise_fma(p[n] + base, f32x4{} + rate, f32x4{} + top);
+        if constexpr (kOfOne)
+          p[n] = __builtin_elementwise_fma(p[n] + base, f32x4{} + rate, f32x4{} + top);
+        else
+          p[n] = (p[n] + base) * rate;
         for (int i = 0; i < 4; ++i) {
           p[n][i] = v_exp_f32(p[n][i]);
           sum[t] += p[n][i];

@@ -23,13 +23,18 @@ def operation_subject(
     operation: Operation[Any, Any], kernel: KernelSpec, props: DeviceProps
 ) -> Subject:
     """A kernel of an operation; of one that is not its own, in the plans that launch it."""
-    cases = operation.cases(kernel if is_own(operation, kernel) else None)
-    made = tuple(
-        operation_case(operation, case, kernel, props)
-        for case in cases
-        if is_own(operation, kernel) or _launches(operation, case, kernel, props)
+    own = is_own(operation, kernel)
+    cases = [
+        case
+        for case in operation.cases(kernel if own else None)
+        if own or _launches(operation, case, kernel, props)
+    ]
+    tame, wild = (
+        [operation_case(operation, case, kernel, props, wild=wild) for case in cases]
+        for wild in (False, True)
     )
-    return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, made)
+    wild = [other for one, other in zip(tame, wild, strict=True) if one.buffers != other.buffers]
+    return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, (*tame, *wild))
 
 
 def is_own(operation: Operation[Any, Any], kernel: KernelSpec) -> bool:
@@ -55,6 +60,7 @@ def operation_case(
     *,
     run: int = 1,
     at_rest: int = 0,
+    wild: bool = False,
 ) -> Case:
     """One launch of one of an operation's kernels.
 
@@ -66,6 +72,9 @@ def operation_case(
         What a number that differs from run to run is.
     at_rest : int
         Of 64 bits, in memory that is to be left at zero: what an aborted launch has left there.
+    wild : bool
+        Some of what an earlier launch writes is minus infinity, as the logarithm of no key is, or
+        infinite or none.
     """
     named = kernel.name if is_own(operation, kernel) else ""
     plan = operation.plan(case.problem, props, manifest.kernels(), named)
@@ -84,7 +93,7 @@ def operation_case(
             buffers.append(unwritten(spec.name, spec.nbytes))
     for region in plan.workspace.regions:
         if region.init == "none" and region.name in written:
-            buffers.append(Buffer(region.name, region.nbytes, _numbers(region.nbytes)))
+            buffers.append(Buffer(region.name, region.nbytes, _numbers(region.nbytes, wild)))
         elif region.init == "none":
             buffers.append(Buffer(region.name, region.nbytes))
         else:
@@ -114,12 +123,25 @@ def operation_case(
     block = bytearray(layout.size)
     layout.pack_into(block, 0, *values)
     return Case(
-        *(case.title, launch.grid, kernel.workgroup, bytes(block), tuple(pointers)), tuple(buffers)
+        *(
+            case.title + ", wild" * wild,
+            launch.grid,
+            kernel.workgroup,
+            bytes(block),
+            tuple(pointers),
+        ),
+        tuple(buffers),
     )
 
 
-def _numbers(nbytes: int) -> bytes:
+def _numbers(nbytes: int, wild: bool) -> bytes:
     """Normal ones of bfloat16, which are such in pairs as float32, too."""
-    count = -(-nbytes // 2)
-    some = np.random.default_rng(_SEED).standard_normal(count, np.float32)
-    return (some.view(np.uint32) >> 16).astype(np.uint16).tobytes()[:nbytes]
+    rng = np.random.default_rng(_SEED)
+    some = rng.standard_normal(-(-nbytes // 4) * 2, np.float32)
+    words = (some.view(np.uint32) >> 16).astype(np.uint16).view(np.float32)
+    if wild:
+        which = rng.random(len(words))
+        words[which < 0.3] = -np.inf
+        words[which < 0.06] = np.inf
+        words[which < 0.03] = np.nan
+    return words.tobytes()[:nbytes]

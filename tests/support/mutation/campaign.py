@@ -130,14 +130,14 @@ STUDIES = {
         Study(
             "gfx942",
             (FORWARD, "attn_fwd_bf16_d64_narrow_rtne", _MERGE, "gather_rows",
-             "gemm_nt_bf16_m32n32k2", "cascade_merge_bf16", "narrow_indices"),
+             "gemm_nt_bf16_m32n32k2", "narrow_indices"),
             notes=_LOCK,
             page="checked-mode-mutation.md",
         ),
         Study(
             "gfx950",
             (FORWARD, _MERGE, "gather_rows", "gemm_nt_bf16_m16n16k1", "merge_state_bf16_b8",
-             "rms_norm_bf16_c4096_l256", "cascade_merge_bf16", "narrow_indices"),
+             "rms_norm_bf16_c4096_l256", "narrow_indices"),
             triton=("softmax, 4 waves", "matmul bf16", "matmul fp8"),
             notes=_LEFT_OUT,
             page="checked-mode-mutation-gfx950.md",
