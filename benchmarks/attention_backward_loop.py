@@ -7,7 +7,7 @@ Cycles of the virtual device's performance model, no GPU. What 1024 more rows of
 keys as the workgroup has and 16 rows; the limit is what the five products take the matrix units at
 their fastest. Outside: the rest of a workgroup's time. Nothing in the loop depends on the numbers,
 which `--sd` shows. Behind the table, main launches that are composed of workgroups: rounds of CUs
-times rows of all heads of a group, without a mask. Readings are those of docs/generated/readings.md.
+times rows of all heads of a group, without a mask. Readings: docs/generated/readings.md.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def measure(
 
 
 def composed(loop: Loop, batch: int, heads: int, heads_kv: int, seqlen: int) -> float:
-    """Clk of the main launch: rounds of CUs, of workgroups that go through all rows of their heads."""
+    """Clk of the main launch: rounds of CUs, of workgroups that go through all their rows."""
     props = amdattn.device_props()
     workgroups = batch * heads_kv * -(-seqlen // loop.keys)
     rounds = -(-workgroups // props.num_cus)
