@@ -26,7 +26,7 @@ from amdattn.cli.report import write_report
 from amdattn.device import manifest
 from amdattn.errors import AmdattnError
 
-_TILES = 4  # of an operation that a page has room for
+_TILES = 1  # of an operation that a line has room for
 
 
 def info(
