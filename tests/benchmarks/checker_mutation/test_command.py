@@ -80,7 +80,10 @@ def test_mutate(mutate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op
         (("attention", "--sample", 0), "--sample"),
         (("attention", "--grid", "4"), "--grid does not go with attention"),
         (("narrow_indices", "--grid", "4"), "--grid does not go with narrow_indices"),
-        (("nosuch", "--grid", "4"), "subject 'nosuch' is neither one of attention, attention_backward,"),
+        (
+            ("nosuch", "--grid", "4"),
+            "subject 'nosuch' is neither one of attention, attention_backward,",
+        ),
     ],
 )
 def test_a_wrong_command_line(mutate: Any, args: tuple[object, ...], message: str) -> None:
