@@ -12,6 +12,14 @@ def misalignment(operand: Operand, kernel: KernelSpec, dim: int, of_blocks: bool
     Blocks of rows of `dim` elements are loaded `of_blocks`: of k and v that are not gathered
     before.
     """
+    if wrong := wrong_for_loads(operand, kernel):
+        return wrong
+    wrong = wrong_for_blocks(operand.strides["seq"], dim, kernel) if of_blocks else ""
+    return f"{wrong} unless the plan gathers its rows (gather)" if wrong else ""
+
+
+def wrong_for_loads(operand: Operand, kernel: KernelSpec) -> str:
+    """What in the address or strides of a tensor no load of the kernel can take, or ""."""
     align = kernel.accepts["pointer_align_bytes"]
     if operand.address % align:
         return f"address {operand.address:#x}, which must be a multiple of {align} bytes"
@@ -19,13 +27,15 @@ def misalignment(operand: Operand, kernel: KernelSpec, dim: int, of_blocks: bool
     for axis, step in operand.strides.items():
         if step % multiple:
             return f"{axis} stride {step}, which must be a multiple of {multiple} elements"
-    wrong = wrong_for_blocks(operand.strides["seq"], dim, kernel) if of_blocks else ""
-    return f"{wrong} unless the plan gathers its rows (gather)" if wrong else ""
+    return ""
 
 
-def wrong_for_blocks(step: int, dim: int, kernel: KernelSpec) -> str:
-    """Why a kernel cannot load blocks of rows of `dim` elements from this stride, or ""."""
-    low, high = kernel.accepts["kv_stride_seq"]
+def wrong_for_blocks(step: int, dim: int, kernel: KernelSpec, limits: str = "kv_stride_seq") -> str:
+    """Why a kernel cannot load blocks of rows of `dim` elements from this stride, or "".
+
+    limits : which row of what the kernel accepts has the least and the greatest stride.
+    """
+    low, high = kernel.accepts[limits]
     if not low <= step <= high:
         return f"seq stride {step}, which must be in {low}..{high} elements"
     # Rows behind the last one are told by their bytes, which must not be of a row.

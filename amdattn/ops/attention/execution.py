@@ -20,7 +20,7 @@ from amdattn.op.plan import Operand
 from amdattn.op.spec import HostCheck, OperandSpec, Specs
 from amdattn.ops.attention.alignment import misalignment, wrong_for_blocks
 from amdattn.ops.attention.basis import SEQLEN_KV, with_keys
-from amdattn.ops.attention.lengths import lengths_view
+from amdattn.ops.attention.lengths import SumsOfLengths
 from amdattn.ops.attention.planning import PlannedAttention, plan_attention
 from amdattn.ops.attention.problem import (
     LABELS,
@@ -70,7 +70,7 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
                     host_check=check,
                 )
                 for name, check in (
-                    ("cu_seqlens_q", _Sums(p.total_q, p.seqlen_q)),
+                    ("cu_seqlens_q", SumsOfLengths(p.total_q, p.seqlen_q)),
                     ("cu_seqlens_kv", self._key_sums),
                 )
             ),
@@ -136,7 +136,7 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
 
     @property
     def _key_sums(self) -> HostCheck:
-        return _Sums(self.problem.total_kv, self.problem.seqlen_kv)
+        return SumsOfLengths(self.problem.total_kv, self.problem.seqlen_kv)
 
     @property
     def _num_keys(self) -> int:
@@ -314,17 +314,6 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
         """
         results = self.execute(kind, inputs, (out, lse), layout, stream, workspace)
         return results if self.problem.return_lse else results[0]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Sums:
-    """Reads sums of lengths of so many rows, no length above `longest`."""
-
-    total: int
-    longest: int
-
-    def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
-        return lengths_view(array, label, self.total, self.longest, ordinal, stream)
 
 
 def _but_for_keys(name: str, view: View) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from amdattn.arrays.buffers import View
@@ -11,6 +12,18 @@ from amdattn.op.indices import on_device, placed, private
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class SumsOfLengths:
+    """Reads sums of lengths of so many rows, no length above `longest`."""
+
+    total: int
+    longest: int
+
+    def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
+        """As int32 without gaps."""
+        return lengths_view(array, label, self.total, self.longest, ordinal, stream)
 
 
 def lengths_view(

@@ -117,7 +117,7 @@ def flash_attn_varlen_func(
     handle = runtime.stream_handle(stream)
     views = as_view(q, "q", handle), as_view(k, "k", handle), as_view(v, "v", handle)
     longest = longest_of("max_seqlen_q", max_seqlen_q), longest_of("max_seqlen_k", max_seqlen_k)
-    lengths = _lengths((cu_seqlens_q, cu_seqlens_k), longest, views, handle)
+    lengths = sums_of_lengths((cu_seqlens_q, cu_seqlens_k), longest, views, handle)
     return run(
         q,
         views,
@@ -132,7 +132,7 @@ def flash_attn_varlen_func(
         alibi_slopes=alibi_slopes,
         deterministic=deterministic,
         lengths=lengths,
-        longest=_at_least_one(longest),
+        longest=at_least_one(longest),
     )
 
 
@@ -170,7 +170,7 @@ def flash_attn_varlen_kvpacked_func(
     handle = runtime.stream_handle(stream)
     views = as_view(q, "q", handle), *unpacked(kv, "kv", "kv", 4, handle)
     longest = longest_of("max_seqlen_q", max_seqlen_q), longest_of("max_seqlen_k", max_seqlen_k)
-    lengths = _lengths((cu_seqlens_q, cu_seqlens_k), longest, views, handle)
+    lengths = sums_of_lengths((cu_seqlens_q, cu_seqlens_k), longest, views, handle)
     return run(
         q,
         views,
@@ -187,7 +187,7 @@ def flash_attn_varlen_kvpacked_func(
         alibi_slopes=alibi_slopes,
         deterministic=deterministic,
         lengths=lengths,
-        longest=_at_least_one(longest),
+        longest=at_least_one(longest),
     )
 
 
@@ -224,7 +224,7 @@ def flash_attn_varlen_qkvpacked_func(
     handle = runtime.stream_handle(stream)
     views = unpacked(qkv, "qkv", "qkv", 4, handle)
     longest = (longest_of("max_seqlen", max_seqlen),) * 2
-    lengths = _lengths((cu_seqlens, cu_seqlens), longest, views, handle)
+    lengths = sums_of_lengths((cu_seqlens, cu_seqlens), longest, views, handle)
     return run(
         qkv,
         views,
@@ -241,7 +241,7 @@ def flash_attn_varlen_qkvpacked_func(
         alibi_slopes=alibi_slopes,
         deterministic=deterministic,
         lengths=lengths,
-        longest=_at_least_one(longest),
+        longest=at_least_one(longest),
     )
 
 
@@ -253,14 +253,15 @@ def longest_of(name: str, value: Any) -> int:
     return length
 
 
-def _at_least_one(longest: tuple[int, int]) -> tuple[int, int]:
+def at_least_one(longest: tuple[int, int]) -> tuple[int, int]:
     """Bounds of lengths that a problem may have: all sequences may be empty."""
     return max(longest[0], 1), max(longest[1], 1)
 
 
-def _lengths(
+def sums_of_lengths(
     sums: tuple[Any, Any], longest: tuple[int, int], views: tuple[View, ...], stream: int
 ) -> tuple[View, View]:
+    """Those of the rows of q and of k, as int32 views."""
     q, k, v = views
     axes = operand_axes(q.shape, k.shape, v.shape, VARLEN_LAYOUT)
     totals = [lengths["seq"] for lengths in axes]

@@ -7,14 +7,14 @@ import functools
 from typing import Any, ClassVar
 
 from amdattn import scalars
-from amdattn.arrays.buffers import View
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import FLOAT32, as_dtype
 from amdattn.op.beside import view_beside
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
-from amdattn.ops.attention.lengths import lengths_view
+from amdattn.ops.attention.alignment import wrong_for_blocks, wrong_for_loads
+from amdattn.ops.attention.lengths import SumsOfLengths
 from amdattn.ops.attention.problem import axis_order
 from amdattn.ops.attention_backward.kernels import BACKWARD
 from amdattn.ops.attention_backward.problem import BackwardProblem, layout_of
@@ -66,7 +66,7 @@ class BackwardPlan(RunnablePlan[BackwardProblem]):
                     *(name, "in", (p.batch + 1,), _INT32, (), LABELS.get(name, name)),
                     present=p.varlen,
                     condition="total_q",
-                    host_check=_Sums(total, longest),
+                    host_check=SumsOfLengths(total, longest),
                 )
                 for name, total, longest in (
                     ("cu_seqlens_q", p.total_q, p.seqlen_q),
@@ -87,28 +87,15 @@ class BackwardPlan(RunnablePlan[BackwardProblem]):
         if spec.name not in _TENSORS:
             return ""
         kernel = self._kernel
-        align, multiple = (
-            kernel.accepts[name] for name in ("pointer_align_bytes", "stride_multiple")
-        )
-        if operand.address % align:
-            return f"address {operand.address:#x}, which must be a multiple of {align} bytes"
-        for axis, step in operand.strides.items():
-            if step % multiple:
-                return f"{axis} stride {step}, which must be a multiple of {multiple} elements"
+        if wrong := wrong_for_loads(operand, kernel):
+            return wrong
         if spec.name == "dq" and self.problem.keeps_floats:
             limits = "dq_stride_seq"
         elif spec.name in _OF_BLOCKS:
             limits = _OF_BLOCKS[spec.name]
         else:
             return ""
-        low, high = kernel.accepts[limits]
-        step, dim = operand.strides["seq"], spec.shape[-1]
-        if not low <= step <= high:
-            return f"seq stride {step}, which must be in {low}..{high} elements"
-        # Rows behind the last one are told by their bytes, which must not be of a row.
-        if 0 < step < dim:
-            return f"seq stride {step}, which must be 0 or at least the {dim} elements of a row"
-        return ""
+        return wrong_for_blocks(operand.strides["seq"], spec.shape[-1], kernel, limits)
 
     @functools.cached_property
     def _kernel(self) -> KernelSpec:
@@ -148,14 +135,3 @@ class BackwardPlan(RunnablePlan[BackwardProblem]):
         inputs, handle = self.views_of(given, stream)
         results = self.execute(q, inputs, (dq, dk, dv, dsinks), layout, handle, workspace)
         return results if self.problem.forward.sinks else results[:3]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Sums:
-    """Reads sums of lengths of so many rows, no length above `longest`."""
-
-    total: int
-    longest: int
-
-    def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
-        return lengths_view(array, label, self.total, self.longest, ordinal, stream)

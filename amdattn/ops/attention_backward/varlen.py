@@ -7,10 +7,9 @@ from typing import Any
 from amdattn.arrays.interchange import as_view
 from amdattn.device import runtime
 from amdattn.ops.attention.call import refuse
-from amdattn.ops.attention.lengths import lengths_view
 from amdattn.ops.attention.options import Options
-from amdattn.ops.attention.problem import VARLEN_LAYOUT, operand_axes
-from amdattn.ops.attention.varlen import longest_of
+from amdattn.ops.attention.problem import VARLEN_LAYOUT
+from amdattn.ops.attention.varlen import at_least_one, longest_of, sums_of_lengths
 from amdattn.ops.attention_backward.call import Gradients, run
 
 
@@ -66,15 +65,7 @@ def flash_attn_varlen_backward(
     given = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
     views = tuple(as_view(x, name, handle) for name, x in given.items())
     longest = longest_of("max_seqlen_q", max_seqlen_q), longest_of("max_seqlen_k", max_seqlen_k)
-    _, q_view, k_view, v_view, *_ = views
-    axes = operand_axes(q_view.shape, k_view.shape, v_view.shape, VARLEN_LAYOUT)
-    sums = tuple(
-        lengths_view(array, name, of["seq"], most, q_view.ordinal, handle)
-        for array, name, of, most in (
-            (cu_seqlens_q, "cu_seqlens_q", axes[0], longest[0]),
-            (cu_seqlens_k, "cu_seqlens_k", axes[1], longest[1]),
-        )
-    )
+    lengths = sums_of_lengths((cu_seqlens_q, cu_seqlens_k), longest, views[1:4], handle)
     return run(
         q,
         views,
@@ -84,6 +75,6 @@ def flash_attn_varlen_backward(
         Gradients(deterministic, out_dtype, (dq, dk, dv, dsinks)),
         sinks=sinks,
         dlse=dlse,
-        lengths=sums,
-        longest=(max(longest[0], 1), max(longest[1], 1)),
+        lengths=lengths,
+        longest=at_least_one(longest),
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from amdattn.arrays.buffers import View
@@ -15,7 +14,7 @@ from amdattn.op.indices import private
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
 from amdattn.ops.attention.alignment import wrong_for_blocks
-from amdattn.ops.attention.lengths import lengths_view
+from amdattn.ops.attention.lengths import SumsOfLengths
 from amdattn.ops.attention.select import ATTENTION
 from amdattn.ops.decode.execution import DecodePlan
 from amdattn.ops.decode.indices import IndexCheck, check_pages
@@ -63,7 +62,7 @@ class PrefillPlan(DecodePlan):
                 *(name, "in", (p.batch + 1,), _INT32, (), label),
                 present=present,
                 condition="total_q",
-                host_check=_Sums(total, longest),
+                host_check=SumsOfLengths(total, longest),
                 typical=functools.partial(_sums, total, longest, p.batch),
             )
         specs |= last
@@ -258,17 +257,6 @@ def lengths_of_sums(sums: Any) -> Any:
     import numpy as np
 
     return np.diff(sums) if isinstance(sums, np.ndarray) else sums
-
-
-@dataclass(frozen=True, slots=True)
-class _Sums:
-    """Reads sums of lengths of so many rows, no length above `longest`."""
-
-    total: int
-    longest: int
-
-    def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
-        return lengths_view(array, label, self.total, self.longest, ordinal, stream)
 
 
 def _alike(value: int, count: int) -> NDArray[np.int32]:
