@@ -350,11 +350,6 @@ struct StepOrder {
       if (has_read(n)) b.put(Do::kWaitRead, n, (first_use(n) + kWindows - 1) % kWindows);
     return placed(b.items, total);
   }
-  static constexpr bool has(const Items& items, Do what, int n) {
-    for (int i = 0; i < items.count; ++i)
-      if (items.at[i].what == what && items.at[i].n == n) return true;
-    return false;
-  }
   // The last of each is in front of the matrix instructions that need it.
   static constexpr bool ends_before(const Items& items, Do what, int window) {
     for (int i = 0; i < items.count; ++i)
@@ -365,6 +360,9 @@ struct StepOrder {
     for (int i = 0; i < items.count; ++i)
       if (items.at[i].what == what && items.at[i].n == n) return i;
     return items.count;
+  }
+  static constexpr bool has(const Items& items, Do what, int n) {
+    return index_of(items, what, n) < items.count;
   }
   static constexpr bool is_valid(const Items& items) {
     for (int n = 0; n < kPlaces; ++n) {
@@ -397,11 +395,7 @@ struct StepOrder {
   static constexpr Items kItems = make(kTotal);
 
   // ---- Waits
-  static constexpr int find(Do what, int n) {
-    for (int i = kItems.count - 1; i >= 0; --i)
-      if (kItems.at[i].what == what && kItems.at[i].n == n) return i;
-    return -1;
-  }
+  static constexpr int find(Do what, int n) { return index_of(kItems, what, n); }
   // Of a unit, between item i and item `until` behind it, which may be of the next step.
   static constexpr int between(Unit unit, int i, int until) {
     int count = 0;
