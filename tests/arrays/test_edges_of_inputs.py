@@ -98,7 +98,7 @@ def test_imports_may_be_written_unless_they_say_otherwise(flags: int | None) -> 
     ("longest", "bounds"), [((0, 0), (1, 1)), ((3, 0), (3, 1)), ((0, 5), (1, 5)), ((7, 2), (7, 2))]
 )
 def test_bounds_of_lengths(longest: tuple[int, int], bounds: tuple[int, int]) -> None:
-    assert attention_varlen._at_least_one(longest) == bounds
+    assert attention_varlen.at_least_one(longest) == bounds
 
 
 def test_counters_have_their_own_bytes_and_grow() -> None:
