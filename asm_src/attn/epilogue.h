@@ -30,8 +30,8 @@ struct Epilogue {
   float reference[kN];        // of a row
   float rounded[kN];          // the sum of probabilities as they were rounded, an estimate
   f32x2 scale[(kN + 1) / 2];  // of a row of O, of two tiles
-  float root[kN];             // and another factor of it, in the waves of far sinks
-  uint64_t far_sinks = 0;     // lanes
+  float root[kN];             // and another factor of it, where one float32 may not hold both
+  uint64_t far_factors = 0;   // lanes
   f32x2 probe = {0, 0};       // products of elements: not finite when an element is not
   uint32_t inexact = 0;  // the low half is not 0 when an element is not rounded as it should be
   uint32_t lds;
@@ -69,7 +69,7 @@ struct Epilogue {
       store_part(can_overflow);
     } else {
       store_lse();
-      if (__builtin_expect(!kExact && columns >= S::kHeadDimV && far_sinks == 0, true)) {
+      if (__builtin_expect(!kExact && columns >= S::kHeadDimV && far_factors == 0, true)) {
         bool all_waves;
         if (__builtin_expect(store_tiles(all_waves), true)) return all_waves;
       }
@@ -221,11 +221,27 @@ struct Epilogue {
     }
     if constexpr (!kExact)
       for (int t = 0; t < kN; ++t)
-        if (is_far(loop.row.negative_ref[t])) scale[t / 2][t % 2] = sums[t] = __builtin_nanf("");
+        if (is_far(loop.row.negative_ref[t])) {
+          scale[t / 2][t % 2] = sums[t] = __builtin_nanf("");
+          if constexpr (kScalesLast) probe[0] = __builtin_nanf("");  // which sees no scale there
+        }
     if constexpr (kN % 2) scale[kN / 2][1] = 0;
-    if (__builtin_expect(args.scales != 0, false))
-      for (auto& pair : scale) pair *= head_scales(args, work.head_kv).values;
+    if (__builtin_expect(args.scales != 0, false)) scale_values();
     for (auto& pair : scale) ordered::settle(pair);
+  }
+  // The factor of values may be as small as O is large by the renewals of the loop.
+  static constexpr float kFarScale = 0x1p-100f;
+  __device__ __forceinline__ void scale_values() {
+    const float values = head_scales(args, work.head_kv).values;
+    if (far_factors == 0)
+      for (float& one : root) one = 1;
+    for (int t = 0; t < kN; ++t) {
+      const float by = scale[t / 2][t % 2], both = by * values;
+      const bool is_far = by != 0 && __builtin_fabsf(both) < kFarScale;
+      root[t] *= is_far ? by : 1;
+      scale[t / 2][t % 2] = is_far ? values : both;
+      far_factors |= __builtin_amdgcn_ballot_w64(is_far);
+    }
   }
   __device__ __forceinline__ void set_references() {
     for (int t = 0; t < kN; ++t) {
@@ -247,7 +263,7 @@ struct Epilogue {
       const float inverse = rounded[t] == 0 ? 0 : v_rcp_f32(rounded[t]);
       root[t] = v_ldexp_f32(is_far ? by.root : 1.0f, -half);
       scale[t / 2][t % 2] = (is_far ? 1.0f : by.root) * by.rest * v_ldexp_f32(inverse, half);
-      far_sinks |= __builtin_amdgcn_ballot_w64(is_far);
+      far_factors |= __builtin_amdgcn_ballot_w64(is_far);
     }
   }
 
@@ -283,6 +299,8 @@ struct Epilogue {
       x = kUnscaled ? element_pair<t, 2 * n>() : scaled<t, 2 * n>();
       y = kUnscaled ? element_pair<t, 2 * n + 1>() : scaled<t, 2 * n + 1>();
       if constexpr (kRoundsPairs && !kOfPart) x = rounded_pair(x), y = rounded_pair(y);
+      if constexpr (kOfPart)
+        if (__builtin_expect(far_factors != 0, false)) x *= root[t], y *= root[t];
       probe = ordered::v_pk_fma_f32(x, y, probe);
     });
   }
@@ -445,7 +463,7 @@ struct Epilogue {
         if (t != n) return;
         unroll<kPairs>([&]<int i>() { x[i] = read_pair<n, i>(); });
         by = scale[n / 2][n % 2];
-        if (far_sinks != 0) first = root[n];
+        if (far_factors != 0) first = root[n];
       });
       if (!inside(t)) continue;
       for (int piece = 0; piece < kPieces; ++piece) {

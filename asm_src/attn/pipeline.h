@@ -187,18 +187,23 @@ struct Pipeline {
     const int above = v_frexp_exp_i32_f32(row_max(max)) - 1 - S::kTop;
     const int log2 = has_row(softmax.exceeds) ? most(above, 0) : 0;
     const float old = -row.negative_ref[kTileQ];
-    float by = v_ldexp_f32(1, -log2), by_unit = by;
+    float by = v_ldexp_f32(1, -log2), by_unit = by, rest = 1;
     ordered::v_mov_b32(row.negative_ref[kTileQ], -(old + float(log2)));
     const uint64_t endless = __builtin_amdgcn_ballot_w64(!(row.unit_sum < kEndless));
-    if (__builtin_expect(endless != 0, false)) renew<kUnit, kMasked>(endless, old, by, by_unit);
+    if (__builtin_expect(endless != 0, false))
+      renew<kUnit, kMasked>(endless, old, by, by_unit, rest);
     multiply_unit<kUnit, kMasked>(by_unit);
-    multiply_sums<kTileQ>(by);
+    int times = __builtin_amdgcn_ballot_w64(rest != 1) == 0 ? 1 : 2;
+#pragma clang loop unroll(disable)
+    for (; times > 0; --times, by = rest) multiply_sums<kTileQ>(by);
   }
   // Of a sum that is not finite, or hardly. Its rows have the greatest of these scores as
-  // reference.
-  static constexpr float kEndless = 0x1p120f;
+  // reference. What there is may be as large as probabilities are until then, and so count times
+  // what is no float32: sums are multiplied by `rest` besides.
+  static constexpr float kEndless = 0x1p120f, kFarBelow = -72;
   template <int kUnit, bool kMasked>
-  __device__ __forceinline__ void renew(uint64_t endless, float old, float& by, float& by_unit) {
+  __device__ __forceinline__ void renew(uint64_t endless, float old, float& by, float& by_unit,
+                                        float& rest) {
     constexpr int kTileQ = S::tile_of(kUnit);
     const bool is_renewed = has_row(endless);
     const float kept_ref = row.negative_ref[kTileQ], kept_sum = row.unit_sum;
@@ -211,7 +216,11 @@ struct Pipeline {
     ordered::v_mov_b32(row.negative_ref[kTileQ], is_renewed ? -renewed : kept_ref);
     for (int i = 0; i < S::kLaneKeys; ++i) softmax.x[i] = is_renewed ? softmax.x[i] : kept[i];
     row.unit_sum = is_renewed ? row.unit_sum : kept_sum;
-    by = is_renewed ? exp2_of_any(old - ref) : by;  // not 0, times which an infinity is none
+    const float log2 = old - ref;
+    const bool is_far = is_renewed && log2 < kFarBelow;
+    const float renews = v_exp_f32(is_far ? log2 - kFarBelow : log2);
+    by = is_renewed ? renews : by;
+    rest = is_far ? 0x1p-72f : rest;
     by_unit = is_renewed ? 1 : by_unit;
   }
   template <int kUnit, bool kMasked>

@@ -27,14 +27,6 @@ struct Sums {
       exponent[n] = __builtin_fmaf(x - base, rate, kDepth);
       least = __builtin_fminf(least, __builtin_fmaf(x, 0.0f, x));  // NaN, without a key, is not
     }
-    if (kFarToo && __builtin_expect(any_lane((least - base) * rate < kFar), false))
-      for (int n = 0; n < kCount; ++n) {
-        const bool is_far = exponent[n] < kFar;
-        const float first = is_far ? 0x1p-64f : 1.0f;
-        exponent[n] += is_far ? 64 : 0;
-        each[n].sum *= first;
-        for (f32x4& o : each[n].o) o *= first;
-      }
     float weight[kCount];
     for (int n = 0; n < kCount; ++n) {
       const float factor = v_exp_f32(exponent[n]);
@@ -42,6 +34,14 @@ struct Sums {
       weight[n] = kRaw ? factor : sum;
       all.sum = n == 0 ? sum : all.sum + sum;
     }
+    if (kFarToo && __builtin_expect(any_lane((least - base) * rate < kFar), false))
+      for (int n = 0; n < kCount; ++n) {
+        const bool is_far = exponent[n] < kFar;
+        const float first = is_far ? 0x1p-64f : 1.0f;
+        const float rest = v_exp_f32(exponent[n] + 64) * (kRaw ? 1.0f : each[n].sum);
+        weight[n] = is_far ? rest : weight[n];
+        for (f32x4& o : each[n].o) o *= first;
+      }
     const float inverse = all.sum == 0 ? 0 : v_rcp_f32(all.sum);
     for (int n = 0; n < kCount; ++n) {
       if (n >= count) continue;
