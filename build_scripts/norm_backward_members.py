@@ -8,7 +8,6 @@ from typing import Any
 
 from amdattn.dtypes import as_dtype
 from amdattn.ops.norm_backward.planning import COLUMN_SUMS, GRID, RMS_NORM_BACKWARD, SUMS_GRID
-from build_scripts.limits import MAX_GRID_YZ
 from build_scripts.toolchain import LLVM22
 
 # Columns of a chunk; lanes of a row, rows at once, chunks of a row in a lane.
@@ -17,7 +16,7 @@ _SHAPES = (
     (8, 512, 1, 4),
 )
 _SLICED = (8, 512, 1, 4)  # of rows that no workgroup has the gradients of all columns of
-_MAX_COLUMNS = 65536
+_MOST_SLICES = 4
 _ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
 _WEIGHT = {False: "Chunk", True: "Float32Chunk"}  # whether it is float32
 _MAX_ROWS = 2**30  # the row behind the last block must fit 32 bits
@@ -74,13 +73,12 @@ def _member(
         "grid": GRID,
         "accepts": {
             # Least and greatest.
-            "columns": [chunk, _MAX_COLUMNS if sliced else columns],
+            "columns": [chunk, columns * (_MOST_SLICES if sliced else 1)],
             "rows": [1, _MAX_ROWS],
             "residual": [False, True],
             "pointer_align_bytes": 2,
             "stride_multiple": 1,
             "row_stride": "any",
-            "max_groups": MAX_GRID_YZ,
         },
         "defines": tuple(f"{key}={value}" for key, value in defines.items()),
         "flags": ("-fno-slp-vectorize",),  # pairs are in the source

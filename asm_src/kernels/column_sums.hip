@@ -2,7 +2,7 @@
 // a weight.
 //
 // The build defines KERNEL (its name). A wave has every kWaves-th row of kWaveLanes columns; the
-// first one adds what they have. Grid: x = ceil(columns / kWaveLanes), y = groups.
+// first one adds what they have. Grid: x = groups, y = ceil(columns / kWaveLanes).
 #include "isa/wait.h"
 // clang-format off
 #include "args/column_sums.h"
@@ -17,8 +17,8 @@ constexpr int kWaves = 4, kLanes = kWaves * kWaveLanes;
 
 extern "C" __global__ void WORKGROUP(kLanes, 8) KERNEL(ColumnSumsArgs args) {
   __shared__ float of_waves[kLanes];
-  const int column = __builtin_amdgcn_workgroup_id_x() * kWaveLanes + Lane::in_wave();
-  const int64_t group = __builtin_amdgcn_workgroup_id_y();
+  const int column = __builtin_amdgcn_workgroup_id_y() * kWaveLanes + Lane::in_wave();
+  const int64_t group = __builtin_amdgcn_workgroup_id_x();
   const bool is_column = column < args.columns;
   float sum = 0;
   if (is_column) {

@@ -6,7 +6,7 @@
 // The build defines KERNEL (its name), ELEMENT, ROW_LANES (lanes of a row), ROWS_AT_ONCE (such
 // lanes of a workgroup), STEPS (chunks of a row that a lane holds), CHUNK (its columns), WEIGHT
 // (Chunk or Float32Chunk), SLICED (whether a workgroup reads all of a row, but has the gradients of
-// a slice of it). Grid: x = blocks of rows, y = groups, z = ceil(columns / kColumns).
+// a slice of it). Grid: x = groups * blocks of rows, y = ceil(columns / kColumns).
 //
 //   phase    memory                        vector unit
 //   sum      x, dout, the weight once      x * x, x * dout * weight
@@ -51,13 +51,13 @@ template <bool kWhole>
 __device__ __forceinline__ void backward(const RmsNormBackwardArgs& args, Local<f32x2>* of_waves,
                                          Local<float>* of_rows) {
   using OfColumns = Columns<kRowLanes, CHUNK, kWhole>;
-  const int slice = SLICED ? __builtin_amdgcn_workgroup_id_z() * kColumns : 0;
+  const int slice = SLICED ? __builtin_amdgcn_workgroup_id_y() * kColumns : 0;
   const Row<true> weights(args.weight);
   const Scale scale(args.inverse_columns, args.eps);
   Sums over_row(of_waves);
   OfWeights dweight(slice, args.columns);
-  const uint32_t block = __builtin_amdgcn_workgroup_id_x();
-  const uint32_t group = __builtin_amdgcn_workgroup_id_y();
+  const uint32_t id = __builtin_amdgcn_workgroup_id_x(), group = id / args.blocks;
+  const uint32_t block = id - group * args.blocks;
   const int begin = block * args.block_rows, left = args.rows - begin;
   const int end = begin + (left < args.block_rows ? left : args.block_rows);
   Part x[kSteps], dout[kSteps];
@@ -102,8 +102,7 @@ __device__ __forceinline__ void backward(const RmsNormBackwardArgs& args, Local<
       if (is_row) columns.template store<false>(dx, dx_row, dx, dx_row, s);
     }
   }
-  const int64_t at = int64_t(group) * args.blocks + block;
-  dweight.store((Global<float>*)args.dweight + at * args.columns, of_rows);
+  dweight.store((Global<float>*)args.dweight + int64_t(id) * args.columns, of_rows);
 }
 
 }  // namespace

@@ -15,11 +15,11 @@ from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.norm_backward.problem import NormBackwardProblem
 
 RMS_NORM_BACKWARD = "rms_norm_backward"  # of KernelSpec.op
-# Of KernelSpec.grid: x = blocks of rows, y = groups, z = ceil(columns / tile.columns). A workgroup
+# Of KernelSpec.grid: x = groups * blocks of rows, y = ceil(columns / tile.columns). A workgroup
 # reads whole rows, also where it has the gradients of a part of them.
 GRID = "blocks_of_rows"
 COLUMN_SUMS = "column_sums"
-SUMS_GRID = "tiles_of_columns"  # x = ceil(columns / tile.columns), y = groups
+SUMS_GRID = "tiles_of_columns"  # x = groups, y = ceil(columns / tile.columns)
 
 _WAVES_OF_CU = 16  # that a grid has, if there are as many rows
 _ROW_BYTES_PER_CLK = 32  # of a CU, from and to caches: for estimates
@@ -50,8 +50,9 @@ def mismatches(kernel: KernelSpec, problem: NormBackwardProblem) -> list[Mismatc
         least, most = kernel.accepts[name]
         if not least <= value <= most:
             found.append(Mismatch(name, value, (Span(least, most),)))
-    if problem.groups > kernel.accepts["max_groups"]:
-        found.append(Mismatch("groups", problem.groups, (Span(1, kernel.accepts["max_groups"]),)))
+    most = kernel.accepts["max_workgroups"]
+    if problem.groups > most:  # each has one at least
+        found.append(Mismatch("groups", problem.groups, (Span(1, most),)))
     return found
 
 
@@ -151,7 +152,7 @@ def _launches(
         "inverse_columns": 1 / problem.columns,
     }
     kernel.check_grid(GRID)
-    grid = count, problem.groups, slices(kernel, problem)
+    grid = problem.groups * count, slices(kernel, problem), 1
     yield Launch(kernel, grid, _fields(kernel, args), frozenset({"dx", sums}))
     if count == 1:
         return
@@ -163,7 +164,7 @@ def _launches(
         "columns": problem.columns,
         "rows": count,
     }
-    grid = -(-problem.columns // last.tile["columns"]), problem.groups, 1
+    grid = problem.groups, -(-problem.columns // last.tile["columns"]), 1
     yield Launch(last, grid, _fields(last, args), frozenset({"dweight"}))
 
 
