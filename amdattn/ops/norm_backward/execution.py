@@ -41,9 +41,17 @@ class NormBackwardPlan(RunnablePlan[NormBackwardProblem]):
         return {spec.name: spec for spec in specs}
 
     def run(
-        self, dout: Any, x: Any, weight: Any, dresidual_out: Any = None, *, stream: Any = None
+        self,
+        dout: Any,
+        x: Any,
+        weight: Any,
+        dresidual_out: Any = None,
+        *,
+        dx: Any = None,
+        dweight: Any = None,
+        stream: Any = None,
     ) -> Any:
-        """Run the plan on arrays of its shapes.
+        """Run the plan on arrays of its shapes; results go to `dx` and `dweight`, if given.
 
         Returns
         -------
@@ -53,7 +61,7 @@ class NormBackwardPlan(RunnablePlan[NormBackwardProblem]):
         """
         given = {"dout": dout, "x": x, "weight": weight, "dresidual_out": dresidual_out}
         views, handle = self.views_of(given, stream)
-        return self.execute(x, views, (None, None), "", handle)
+        return self.execute(x, views, (dx, dweight), "", handle)
 
 
 @functools.lru_cache(maxsize=1024)
