@@ -164,7 +164,7 @@ def test_many_rows_in_blocks(groups: int, rows: int, columns: int) -> None:
 
 
 def test_what_no_kernel_takes_is_said() -> None:
-    with pytest.raises(NotImplementedError, match=r"columns=70000 must be in 1\.\.65536"):
+    with pytest.raises(NotImplementedError, match=r"columns=70000 is not built"):
         planned(NormBackwardProblem(1, 1, 70000), props())
     with pytest.raises(ValueError, match="groups=0"):
         NormBackwardProblem(0, 1, 8)
