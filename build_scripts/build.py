@@ -24,6 +24,7 @@ from build_scripts.index_members import index_members
 from build_scripts.limits import workgroups
 from build_scripts.memo import compile_changed
 from build_scripts.merge_members import merge_members
+from build_scripts.norm_backward_members import norm_backward_members
 from build_scripts.norm_members import norm_members
 from build_scripts.prefill_members import prefill_members
 from build_scripts.schedule_members import schedule_members
@@ -80,6 +81,7 @@ def _table() -> Iterator[KernelBuild]:
         *decode_members(),
         *gemm_members(),
         *norm_members(),
+        *norm_backward_members(),
         *merge_members(),
         *prefill_members(),
         *cascade_members(),

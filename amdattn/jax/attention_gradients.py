@@ -8,7 +8,7 @@ from typing import Any
 
 import jax
 
-from amdattn.jax.rules import Arrays, Axes, Rules, rules
+from amdattn.jax.rules import Arrays, Axes, Rules, called, rules
 from amdattn.ops import registry
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention_backward.problem import BackwardProblem
@@ -49,15 +49,6 @@ def gradients(
     """Of q, k, v and sinks."""
     backward = backward_of(problem)
     return by_input(called(OPERATION, backward, variant, operands(inputs, results, of_results)))
-
-
-def called(operation: str, problem: Any, variant: str, named: Arrays) -> dict[str, jax.Array]:
-    """Results of an operation by name, of operands by name."""
-    from amdattn.jax.primitive import call  # which lowers what calls this
-
-    signature = rules(operation).signature(problem, variant)
-    results = call(operation, problem, variant, *(named[spec.name] for spec in signature.inputs))
-    return {spec.name: x for spec, x in zip(signature.results, results, strict=True)}
 
 
 # -- rules -----------------------------------------------------------------------------------------

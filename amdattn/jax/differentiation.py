@@ -72,9 +72,20 @@ def _forward(operation: str, problem: Any, variant: str, backward: str | None, *
             f'{operation} has no backward kernel yet; implementation_backward="xla" recomputes '
             "in float32, in plain XLA, what its gradient needs"
         )
-    results = tuple(call(operation, of.saving(problem), variant, *inputs))
-    asked = len(of.signature(problem, variant).results)
-    return results[:asked], (inputs, results)
+    saving = of.saving(problem)
+    results = tuple(call(operation, saving, variant, *inputs))
+    asked, all_of = of.signature(problem, variant), of.signature(saving, variant)
+
+    def kept(specs: Any, arrays: Any) -> tuple[Any, ...]:
+        if of.kept is None:
+            return tuple(arrays)
+        names = of.kept(problem)
+        return tuple(
+            x if spec.name in names else None for spec, x in zip(specs, arrays, strict=True)
+        )
+
+    saved = kept(asked.inputs, inputs), kept(all_of.results, results)
+    return results[: len(asked.results)], saved
 
 
 def _backward(

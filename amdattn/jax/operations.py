@@ -41,7 +41,8 @@ def gemm_nt(
     a : array, bfloat16 or float16, (..., m, k)
     b : array, like a, (n, k)
     implementation_backward : {None, "xla"}
-        None: differentiating raises UnsupportedProblem; "xla": in float32, by XLA.
+        None: gradients of a and b are products by kernels, of copies; the activation's derivative
+        and the gradient of the bias are XLA's, in float32. "xla": all in float32, by XLA.
     """
     return _gemm(
         *as_arrays(a=a, b=b, bias=bias),
@@ -134,7 +135,7 @@ def rms_norm(
     Parameters
     ----------
     implementation_backward : {None, "xla"}
-        None: differentiating raises UnsupportedProblem; "xla": in float32, by XLA.
+        Gradients: None: by kernels; "xla": in float32, by XLA.
     """
     return _norm(
         *as_arrays(x=x, weight=weight, residual=residual),

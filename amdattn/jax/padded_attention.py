@@ -14,7 +14,7 @@ import jax.numpy as jnp
 
 from amdattn.dtypes import FLOAT32, as_dtype
 from amdattn.jax import attention_gradients, attention_rules
-from amdattn.jax.rules import Arrays, Axes, Rules, rules
+from amdattn.jax.rules import Arrays, Axes, Rules, called, rules
 from amdattn.op.spec import OperandSpec
 from amdattn.ops.attention.problem import AttentionProblem, axis_order
 from amdattn.ops.attention_backward.problem import BackwardProblem
@@ -183,7 +183,7 @@ def _gradients(
 ) -> dict[str, jax.Array]:
     backward = PaddedBackwardProblem(padded, padded.problem.return_lse)
     named = attention_gradients.operands(inputs, results, of_results)
-    found = attention_gradients.called("padded_attention_backward", backward, variant, named)
+    found = called("padded_attention_backward", backward, variant, named)
     return attention_gradients.by_input(found)
 
 
@@ -219,7 +219,7 @@ def _computed_gradients(
     backward = attention_gradients.backward_of(
         dataclasses.replace(several, return_lse=problem.dlse)
     )
-    found = attention_gradients.called("attention_backward", backward, "thd", named)
+    found = called("attention_backward", backward, "thd", named)
     return {
         name: found[name].reshape(inputs[of].shape)
         for name, of in (("dq", "q"), ("dk", "k"), ("dv", "v"))

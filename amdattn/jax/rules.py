@@ -45,6 +45,9 @@ class Rules:
     saving : callable
         ``(problem)``: the problem that has every result that `gradients` needs, those of `problem`
         first.
+    kept : callable
+        ``(problem)``: the names of the inputs and results that `gradients` reads, of the problem
+        that is asked for; None: all of them.
     gradients : callable
         ``(problem, variant, inputs, results, gradients)``: those of the inputs by name, in terms of
         other operations, of those of the results, by name all of them; None: there are no kernels.
@@ -58,6 +61,7 @@ class Rules:
     reference: Callable[[Any, str, Arrays], Arrays] | None = None
     compute: Callable[[Any, str, Arrays], Arrays] | None = None
     saving: Callable[[Any], Any] = lambda problem: problem
+    kept: Callable[[Any], frozenset[str]] | None = None
     gradients: Callable[[Any, str, Arrays, Arrays, Arrays], Arrays] | None = None
 
     def signature(self, problem: Any, variant: str) -> Signature:
@@ -84,9 +88,10 @@ _HOME = {
     "attention_backward": "amdattn.jax.attention_gradients",
     "padded_attention": "amdattn.jax.padded_attention",
     "padded_attention_backward": "amdattn.jax.padded_attention",
-    "gemm": "amdattn.jax.other_rules",
-    "rms_norm": "amdattn.jax.other_rules",
-    "merge_state": "amdattn.jax.other_rules",
+    "gemm": "amdattn.jax.product_rules",
+    "rms_norm": "amdattn.jax.norm_rules",
+    "rms_norm_backward": "amdattn.jax.norm_rules",
+    "merge_state": "amdattn.jax.merge_rules",
     "decode": "amdattn.jax.decode_rules",
     "prefill": "amdattn.jax.decode_rules",
 }
@@ -107,3 +112,12 @@ def rules(operation: str) -> Rules:
         }
 
     return Rules(specs, axes, (), lambda problem: {}, lambda problem, factors: problem)
+
+
+def called(operation: str, problem: Any, variant: str, named: Arrays) -> dict[str, jax.Array]:
+    """Results of an operation by name, of operands by name."""
+    from amdattn.jax.primitive import call  # which lowers what calls this
+
+    signature = rules(operation).signature(problem, variant)
+    results = call(operation, problem, variant, *(named[spec.name] for spec in signature.inputs))
+    return {spec.name: x for spec, x in zip(signature.results, results, strict=True)}

@@ -18,6 +18,7 @@ _HOME = {
     "merge_state": "amdattn.ops.merge.cases",
     "prefill": "amdattn.ops.prefill.cases",
     "rms_norm": "amdattn.ops.norm.cases",
+    "rms_norm_backward": "amdattn.ops.norm_backward.cases",
 }
 
 

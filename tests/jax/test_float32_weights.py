@@ -32,11 +32,12 @@ def test_as_in_memory(dtype: Any, residual: bool) -> None:
     np.testing.assert_array_equal(found[0], -found[1])
 
 
-def test_gradients_have_the_type_of_the_weight() -> None:
+@pytest.mark.parametrize("by", [None, "xla"])
+def test_gradients_have_the_type_of_the_weight(by: Any) -> None:
     x, weight = normal(0, 3, 100, dtype=jnp.bfloat16), normal(1, 100, dtype=jnp.float32)
 
     def total(x: Any, weight: Any) -> Any:
-        return aj.rms_norm(x, weight, implementation_backward="xla").astype(jnp.float32).sum()
+        return aj.rms_norm(x, weight, implementation_backward=by).astype(jnp.float32).sum()
 
     of_x, of_weight = jax.grad(total, (0, 1))(x, weight)
     assert of_x.dtype == jnp.bfloat16 and of_weight.dtype == jnp.float32

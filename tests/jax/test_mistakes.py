@@ -146,6 +146,8 @@ def test_debug_modes() -> None:
     with jax.numpy_rank_promotion("raise"):
         for loss in (
             lambda a: aj.gemm_nt(a, B, B[:, 0], implementation_backward="xla").sum(),
+            lambda a: aj.gemm_nt(a, B, B[:, 0], activation="gelu").sum(),
+            lambda a: aj.rms_norm(a, A[0], a)[1].sum(),
             lambda a: aj.rms_norm(a, A[0], implementation_backward="xla").sum(),
             lambda a: aj.flash_attn_func(
                 *(a.reshape(1, 5, 1, 64),) * 3, causal=True, implementation_backward="xla"

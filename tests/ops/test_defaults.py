@@ -105,6 +105,7 @@ OWN: dict[str, dict[str, Any]] = {
     "ops.attention.cases.case": {"scale_v": 1},
     "ops.norm.rms_norm.rms_norm": {"eps": 1e-6},
     "ops.norm.problem.NormProblem": {"eps": 1e-6, "residual": False},
+    "ops.norm_backward.problem.NormBackwardProblem": {"eps": 1e-6, "residual": False},
     "cli.tune._time": {"shown": 8},
     "arch.energies.mi355x": {
         **{"gemm_ghz": 1.6, "idle_watts": 200.0, "large_tile": 1.0, "plain_valu": 0.5},
