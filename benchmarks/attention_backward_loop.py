@@ -7,7 +7,9 @@ Cycles of the virtual device's performance model, no GPU. What 1024 more rows of
 keys as the workgroup has and 16 rows; the limit is what the five products take the matrix units at
 their fastest. Outside: the rest of a workgroup's time. Nothing in the loop depends on the numbers,
 which `--sd` shows. Behind the table, main launches that are composed of workgroups: rounds of CUs
-times rows of all heads of a group, without a mask. Readings: docs/generated/readings.md.
+times rows of all heads of a group, without a mask; where the plan splits blocks of keys, of one
+workgroup of each and of as many as it takes, and the launch that sums them, run in full. Readings:
+docs/generated/readings.md.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from amdattn.arch.architectures import architecture
 from amdattn.bench import run
 from amdattn.dtypes import as_dtype
 from amdattn.ops.attention_backward.kernels import BACKWARD
+from amdattn.ops.attention_backward.splitting import Splits
 
 ROWS = (1024, 2048)
 STEP = 16  # rows that a figure is for
@@ -45,6 +48,7 @@ MEMBERS: tuple[tuple[int, int, Mapping[str, Any]], ...] = (
 # batch, heads of q and of k, rows, head_dim
 SHAPES = (
     (8, 64, 64, 10240, 128),
+    (1, 64, 8, 1024, 128),
     (1, 16, 16, 1024, 128),
     (1, 16, 16, 3072, 128),
     (1, 16, 16, 8192, 128),
@@ -89,14 +93,14 @@ def lifetime(
     out = operand(rows, head_dim_v)
     lse = np.full((1, 1, rows), np.log(keys) + sd * sd / 2, np.float32)
     with virtual.profile() as profile:
-        amdattn.flash_attn_backward(dout, q, k, v, out, lse, **options)
+        amdattn.flash_attn_backward(dout, q, k, v, out, lse, num_splits=1, **options)
     (main,) = (one for one in profile.launches if one.times and _is_main(one.kernel))
     (time,) = main.times
     return time.end - time.start, main.kernel
 
 
 def _is_main(symbol: str) -> bool:
-    return not any(part in symbol for part in ("_rows_", "_round_", "_sinks_"))
+    return not any(part in symbol for part in ("_rows_", "_round_", "_sum_", "_sinks_"))
 
 
 def measure(
@@ -122,13 +126,43 @@ def measure(
     return Loop(kernel.name, keys, clk, limit, short - ROWS[0] / STEP * clk)
 
 
-def composed(loop: Loop, batch: int, heads: int, heads_kv: int, seqlen: int) -> float:
+def composed(
+    loop: Loop, batch: int, heads: int, heads_kv: int, seqlen: int, splits: Splits
+) -> float:
     """Clk of the main launch: rounds of CUs, of workgroups that go through all their rows."""
     props = amdattn.device_props()
-    workgroups = batch * heads_kv * -(-seqlen // loop.keys)
+    workgroups = batch * heads_kv * -(-seqlen // loop.keys) * splits.count
     rounds = -(-workgroups // props.num_cus)
-    steps = heads // heads_kv * -(-seqlen // STEP)
+    steps = heads // heads_kv // splits.heads * -(seqlen // -STEP // splits.rows)
     return rounds * (loop.outside + steps * loop.clk)
+
+
+def planned_splits(
+    batch: int, heads: int, heads_kv: int, seqlen: int, head_dim: int, dtype: str
+) -> Splits:
+    """Of the plan for a shape."""
+    plan = amdattn.plan_attention_backward(
+        *(batch, seqlen, seqlen, heads, heads_kv, head_dim),
+        device=amdattn.device_props(),
+        dtype=dtype,
+    )
+    (args,) = (dict(one.args) for one in plan.launches if one.kernel.op == BACKWARD)
+    return Splits(args["head_splits"], args["row_splits"])
+
+
+def sum_clk(
+    batch: int, heads_kv: int, seqlen: int, head_dim: int, dtype: str, splits: Splits
+) -> int:
+    """Clk of the launch that sums splits: its time does not depend on the rows of q."""
+    element, few = as_dtype(dtype).numpy(), 1
+    rng = np.random.default_rng(1)
+    q = rng.standard_normal((batch, few, heads_kv, head_dim), np.float32).astype(element)
+    k = rng.standard_normal((batch, seqlen, heads_kv, head_dim), np.float32).astype(element)
+    lse = np.zeros((batch, heads_kv, few), np.float32)
+    with virtual.profile() as profile:
+        amdattn.flash_attn_backward(q, q, k, k, q, lse, num_splits=splits.count)
+    (launch,) = (one for one in profile.launches if "_sum_" in one.kernel)
+    return launch.cycles
 
 
 def main() -> None:
@@ -152,11 +186,18 @@ def main() -> None:
                     f"| {100 * row.use:.1f} % | {row.outside:.0f} |",
                     flush=True,
                 )
-    print("\n| batch, heads, heads of k, rows, head_dim | main launch, Mclk |\n|---|--:|")
+    print("\n| batch, heads, heads of k, rows, head_dim | main launch, Mclk | splits | sum |")
+    print("|---|--:|--:|--:|")
     for batch, heads, heads_kv, seqlen, head_dim in SHAPES:
         loop = found[chosen[0], head_dim, False]
-        clk = composed(loop, batch, heads, heads_kv, seqlen)
-        print(f"| {batch}, {heads}, {heads_kv}, {seqlen}, {head_dim} | {clk / 1e6:.3f} |")
+        sizes = batch, heads, heads_kv, seqlen
+        clk = composed(loop, *sizes, Splits()) / 1e6
+        splits, more = planned_splits(*sizes, head_dim, arguments.dtype), "| | |"
+        if splits.count > 1:
+            after = composed(loop, *sizes, splits) / 1e6
+            of_sum = sum_clk(batch, heads_kv, seqlen, head_dim, arguments.dtype, splits)
+            more = f"| {after:.3f} ({splits.heads} x {splits.rows}) | {of_sum / 1e6:.3f} |"
+        print(f"| {', '.join(map(str, (*sizes, head_dim)))} | {clk:.3f} {more}", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@
     python benchmarks/backward_inputs.py --class "two levels" --number 3      # one call again
 
 A case is one head of q of a call on the virtual device, with the numbers of the forward's classes
-and gradients of several kinds. Prints, by class, cases, calls that fail, and the worst error beside
-what is allowed.
+and gradients of several kinds; every second call has its blocks of keys in two to six splits.
+Prints, by class, cases, calls that fail, and the worst error beside what is allowed.
 """
 
 from __future__ import annotations

@@ -14,6 +14,8 @@ from amdattn.ops.attention_backward.kernels import (
     ROWS_GRID,
     SINKS,
     SINKS_GRID,
+    SUM,
+    SUM_GRID,
 )
 from build_scripts.limits import MAX_INT32, workgroups
 from build_scripts.toolchain import CONSTEXPR_STEPS, LLVM22
@@ -29,6 +31,7 @@ _WAVES, _TILE_KEYS = 4, 16
 _MOST_ROWS = 32  # of a tile, of every architecture
 # Row + diagonal + window must not overflow 32 bits.
 _MAX_ROWS = 2**29
+_MAX_SPLITS = 1024  # of a block of keys
 _BUFFER_BYTES = 2**31  # that loads reach from the first row of a tile
 _REASON = "as the main kernel, whose operands it makes or rounds"
 
@@ -48,6 +51,10 @@ def attention_backward_members() -> Iterator[dict[str, Any]]:
             {"head_dims": [8, 256, 8], "head_dims_v": [8, 256, 8]},
         )
         yield _small("round", dtype, ROUND, ROUND_GRID, (), {"head_dims": [8, 256, 8]})
+        yield _small(
+            *("sum", dtype, SUM, SUM_GRID, ("rows", "columns")),
+            {"head_dims": [8, 256, 8], "head_dims_v": [8, 256, 8]},
+        )
     yield _small("sinks", "fp32", SINKS, SINKS_GRID, (), {})
 
 
@@ -58,6 +65,7 @@ def _limits(lanes: int) -> dict[str, int]:
         "max_seqlen_q": _MAX_ROWS,
         "max_seqlen_kv": _MAX_ROWS,
         "max_num_heads_q": MAX_INT32,
+        "max_num_splits": _MAX_SPLITS,
         **workgroups(lanes),
     }
 

@@ -30,6 +30,9 @@ class AttentionKernels:
         first scores, normalisation and stores. And for each KiB of its rows of Q and O.
     masked : int
         More of the vector unit for a tile of which an edge of a window hides keys.
+    backward_ordered, backward_compiled : float
+        Of the backward, what a tile takes of the limit of the matrix units, in the order of
+        asm_src/attn_bwd/step_order.h and in the compiler's.
     """
 
     heads_of_xcd: int
@@ -41,9 +44,11 @@ class AttentionKernels:
     workgroup: int
     workgroup_per_kib: int
     masked: int
+    backward_ordered: float
+    backward_compiled: float
 
 
 ATTENTION_KERNELS = {
-    "gfx942": AttentionKernels(8, 0, 258, 0, 340, 0, 9000, 100, 0),
-    "gfx950": AttentionKernels(2, 32, 190, 100, 0, 180, 3500, 26, 90),
+    "gfx942": AttentionKernels(8, 0, 258, 0, 340, 0, 9000, 100, 0, 1.1, 4.8),
+    "gfx950": AttentionKernels(2, 32, 190, 100, 0, 180, 3500, 26, 90, 1.9, 6.7),
 }

@@ -10,8 +10,9 @@ typedef struct AttnBwdArgs {
   // units, +inf where a row has no key; the sums over columns of dout times o.
   uint64_t rows;
   uint64_t dq;  // float32 [batch, seqlen_q, num_heads_q, head_dim], to which is added
-  uint64_t dk;  // [batch, seqlen_kv, num_heads_kv, head_dim]
-  uint64_t dv;  // [batch, seqlen_kv, num_heads_kv, head_dim_v]
+  // [batch, seqlen_kv, num_heads_kv, head_dim], or of splits float32 and one after the other
+  uint64_t dk;
+  uint64_t dv;  // the same of head_dim_v
   // uint32 [batch * num_heads_q * row_tiles * 4 waves + 1], 0 between launches: how many blocks of
   // keys have been added to a tile of dq by this wave of theirs; and how many workgroups have
   // begun. Kernels that add in the order of blocks alone have it.
@@ -40,6 +41,8 @@ typedef struct AttnBwdArgs {
   int64_t dv_stride_batch;
   int64_t dv_stride_seq;
   int64_t dv_stride_head;
+  int64_t dk_stride_split;
+  int64_t dv_stride_split;
   int32_t num_heads_q;
   int32_t num_heads_kv;  // divides num_heads_q
   int32_t seqlen_q;      // with cu_seqlens the greatest
@@ -53,9 +56,11 @@ typedef struct AttnBwdArgs {
   int32_t window_left;       // a row sees keys >= row + diagonal - window_left; < 0: all
   int32_t window_right;      // and keys <= row + diagonal + window_right; < 0: all. Causal: 0
   int32_t top_left;          // diagonal = 0 if set, else seqlen_kv - seqlen_q
-  int32_t key_blocks;        // of the longest sequence
+  int32_t of_head;           // workgroups: blocks of keys of the longest sequence, times splits
   int32_t row_tiles;         // of the longest sequence
   int32_t heads;             // batch * num_heads_kv
   int32_t heads_at_once;     // whose blocks of keys follow each other
   int32_t keeps_floats;      // dk and dv are float32
+  int32_t head_splits;       // of the query heads of a group, which it divides
+  int32_t row_splits;        // of the rows that see a block of keys
 } AttnBwdArgs;

@@ -53,7 +53,7 @@ struct Backward {
   RowSums next_sums;
 
   __device__ __forceinline__ Backward(const AttnBwdArgs& args, int id, Local<char>* lds)
-      : args(args), work(args, id), lds(lds), group(args.num_heads_q / args.num_heads_kv) {}
+      : args(args), work(args, id), lds(lds), group(work.heads_q) {}
 
   // ---- Addresses
   __device__ __forceinline__ static uint64_t row_of(uint64_t base, int64_t batch_stride,
@@ -71,9 +71,7 @@ struct Backward {
   __device__ __forceinline__ int rows_left(int tile) const {
     return min_of(work.rows - tile * S::kRows, S::kRows);
   }
-  __device__ __forceinline__ int head_q(Position at) const {
-    return work.head_kv * group + at.head;
-  }
+  __device__ __forceinline__ int head_q(Position at) const { return work.head_q + at.head; }
   __device__ __forceinline__ Position after(Position at) const {
     const bool last = at.tile == work.first;
     return {at.head + last, last ? work.end - 1 : at.tile - 1};
@@ -325,7 +323,7 @@ struct Backward {
   template <class Arguments>
   __device__ __forceinline__ uint64_t counter(Arguments& args, const BackwardWork<S>& work,
                                               Position at) const {
-    const int head = work.head_kv * (args.num_heads_q / args.num_heads_kv) + at.head;
+    const int head = work.head_q + at.head;
     const int64_t tile = (int64_t(work.batch) * args.num_heads_q + head) * args.row_tiles + at.tile;
     return args.turns + tile * 16 + wave * 4;
   }
@@ -394,9 +392,12 @@ struct Backward {
     const int64_t row = work.kv_base + int64_t(work.first_key);
     const int keys = min_of(work.keys - work.first_key, S::kKeys);
     constexpr int kBytes = kFloats ? 4 : 2;
-    const uint64_t dk = row_of(args.dk, args.dk_stride_batch, args.dk_stride_seq,
+    // Splits are float32.
+    const uint64_t dk_from = args.dk + work.split * args.dk_stride_split * 4;
+    const uint64_t dv_from = args.dv + work.split * args.dv_stride_split * 4;
+    const uint64_t dk = row_of(dk_from, args.dk_stride_batch, args.dk_stride_seq,
                                args.dk_stride_head, work.batch, row, work.head_kv, kBytes);
-    const uint64_t dv = row_of(args.dv, args.dv_stride_batch, args.dv_stride_seq,
+    const uint64_t dv = row_of(dv_from, args.dv_stride_batch, args.dv_stride_seq,
                                args.dv_stride_head, work.batch, row, work.head_kv, kBytes);
     store<kSteps, kFloats>(of_dk, rows_from(dk, keys, args.dk_stride_seq, args.head_dim, kBytes),
                            args.dk_stride_seq, args.head_dim, args.softmax_scale);

@@ -328,8 +328,7 @@ struct OrderedLoop : Backward<S> {
   template <Tensor kOf>
   __device__ __forceinline__ void locate(Walk& walk, Constant<AttnBwdArgs>& again,
                                          const BackwardWork<S>& work) const {
-    const int group = again.num_heads_q / again.num_heads_kv;
-    const int head = work.head_kv * group + walk.head;
+    const int group = work.heads_q, head = work.head_q + walk.head;
     uint64_t base;
     int64_t batch_stride, head_stride, row_stride;
     int row_bytes;

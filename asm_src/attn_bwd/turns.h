@@ -1,5 +1,6 @@
 // Adding to dQ in the order of blocks of keys, so that its sums are the same every time. A block
-// waits for the one before it, which has begun: workgroups take blocks as they come.
+// waits for the one before it, which has begun: workgroups take blocks as they come. Of splits it
+// is the one that has the same tile: all splits of a block come before those of the next one.
 #pragma once
 #include "attn_bwd/work.h"
 #include "isa/ordered_lanes.h"
@@ -13,7 +14,7 @@ __device__ __forceinline__ int take_ticket(const AttnBwdArgs& args, Local<int>* 
     auto* at = (Global<uint32_t>*)counter;
     const uint32_t ticket =
         __hip_atomic_fetch_add(at, 1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
-    if (ticket + 1 == uint32_t(args.heads * args.key_blocks))
+    if (ticket + 1 == uint32_t(args.heads * args.of_head))
       __hip_atomic_store(at, 0, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
     *shared = ticket;
   }

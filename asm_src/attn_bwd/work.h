@@ -11,10 +11,13 @@
 
 // Blocks of some heads follow each other, the first ones of all, then the second ones: workgroups
 // go round robin over the XCDs, so that of a multiple of eight heads each stays on one XCD, and the
-// blocks that add to a tile of dQ begin in the order of their keys.
+// blocks that add to a tile of dQ begin in the order of their keys. Splits of a block, each with
+// some query heads of the group and some of the rows, follow each other in its place. A tile of dQ
+// is in one split of each block, so that the order of blocks is one of workgroups, too.
 template <class S>
 struct BackwardWork {
-  int batch, head_kv, block;
+  int batch, head_kv, block, split;
+  int head_q, heads_q;                // the first query head, and how many
   int rows, keys;                     // of this sequence
   int q_base, kv_base;                // first row of this sequence
   int first_key;                      // of the block
@@ -23,7 +26,7 @@ struct BackwardWork {
 
   template <class Arguments>
   __device__ __forceinline__ BackwardWork(const Arguments& args, int id) {
-    const int of_chunk = args.heads_at_once * args.key_blocks;
+    const int of_chunk = args.heads_at_once * args.of_head;
     const int chunk = uniform(uint32_t(id) / uint32_t(of_chunk)), in_chunk = id - chunk * of_chunk;
     const int first_head = chunk * args.heads_at_once;
     const int heads = min_of(args.heads_at_once, args.heads - first_head);
@@ -31,6 +34,18 @@ struct BackwardWork {
     const int head = first_head + in_chunk - block * heads;
     batch = uniform(uint32_t(head) / uint32_t(args.num_heads_kv));
     head_kv = head - batch * args.num_heads_kv;
+    heads_q = uniform(uint32_t(args.num_heads_q) / uint32_t(args.num_heads_kv * args.head_splits));
+    head_q = head_kv * heads_q;
+    split = 0;
+    const int splits = args.head_splits * args.row_splits;
+    int of_rows = 0;
+    if (splits > 1) {
+      const int nth = block;
+      block = uniform(uint32_t(nth) / uint32_t(splits));
+      split = nth - block * splits;
+      of_rows = uniform(uint32_t(split) / uint32_t(args.head_splits));
+      head_q = (head_kv * args.head_splits + split - of_rows * args.head_splits) * heads_q;
+    }
     rows = args.seqlen_q;
     keys = args.seqlen_kv;
     q_base = kv_base = 0;
@@ -55,6 +70,7 @@ struct BackwardWork {
     const int to = min_of(last_key - least_distance, rows - 1);
     first = uint32_t(from) / S::kRows;
     end = to < from || first_key >= keys ? first : uint32_t(to) / S::kRows + 1;
+    if (splits > 1) split_rows(of_rows, args);
   }
 
   // Blocks that are added to a tile of dQ before this one: those that some row of it sees.
@@ -82,5 +98,17 @@ struct BackwardWork {
   }
 
  private:
+  // Of the tiles of this block; with turns of all tiles, so that blocks come to a tile one after
+  // the other and none waits for a part that another one has at its end.
+  template <class Arguments>
+  __device__ __forceinline__ void split_rows(int nth, const Arguments& args) {
+    const bool turns = args.turns != 0;
+    const uint32_t tiles = turns ? args.row_tiles : end - first;
+    const int of_split = uniform((tiles + args.row_splits - 1) / uint32_t(args.row_splits));
+    const int from = (turns ? 0 : first) + nth * of_split;
+    end = min_of(end, from + of_split);
+    first = min_of(max_of(first, from), end);
+  }
+
   static constexpr int kFar = 1 << 30;  // beyond every distance
 };

@@ -2,7 +2,7 @@
 // KERNEL (its name), HEAD_DIM, HEAD_DIM_V, WAVE_TILES (tiles of 16 keys of a wave), ELEMENT, and
 // for a step in an order of its own ORDERED, with TURNS if it adds to dQ in the order of blocks;
 // OPERAND, rows of a lane of an operand of sums over rows, if not the architecture's. Grid: x =
-// batch * num_heads_kv * key_blocks.
+// batch * num_heads_kv * key_blocks * splits.
 #include "attn_bwd/ordered_loop.h"
 
 #ifndef ORDERED

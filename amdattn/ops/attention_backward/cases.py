@@ -16,7 +16,7 @@ from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention_backward import planning, reference
 from amdattn.ops.attention_backward.command_options import OPTIONS, problem_of
 from amdattn.ops.attention_backward.execution import RESULTS, BackwardPlan
-from amdattn.ops.attention_backward.kernels import BACKWARD, ROUND, ROWS, SINKS
+from amdattn.ops.attention_backward.kernels import BACKWARD, ROUND, ROWS, SINKS, SUM
 from amdattn.ops.attention_backward.plans import planned
 from amdattn.ops.attention_backward.problem import BackwardProblem
 from amdattn.ops.attention_backward.reference import Inputs, Options
@@ -185,6 +185,14 @@ _GENERAL: tuple[Mapping[str, Any], ...] = (
     {"seqlen_q": 40, "seqlen_kv": 70, "batch": 2, "num_heads_q": 2, "layout": "bhsd"},
     {"seqlen_q": 50, "seqlen_kv": 70, "softmax_scale": -0.25, "window_size": (20, 10)},
     {"num_heads_q": 2, "causal": True, "lengths": ((40, 90), (3, 0), (0, 9), (17, 5))},
+    {
+        **{"seqlen_q": 40, "seqlen_kv": 300, "num_heads_q": 4, "num_heads_kv": 2, "num_splits": 6},
+        **{"deterministic": True, "out_dtype": "float32", "window_size": (60, 9)},
+    },
+    {
+        **{"num_heads_q": 2, "causal": True, "num_splits": 4},
+        **{"lengths": ((40, 90), (3, 0), (0, 9), (17, 5))},
+    },
 )
 # Of every kernel, at its own head sizes and at others.
 _OF_KERNEL: tuple[Mapping[str, Any], ...] = (
@@ -229,7 +237,7 @@ def larger(on_gpu: bool) -> Iterator[BackwardCase]:
 OPERATION = Operation(
     name="attention_backward",
     title="the gradients of attention",
-    kernel_ops=(BACKWARD, ROWS, ROUND, SINKS),
+    kernel_ops=(BACKWARD, ROWS, SUM, ROUND, SINKS),
     plan_type=BackwardPlan,
     options=OPTIONS,
     problem=problem_of,

@@ -8,10 +8,11 @@ from amdattn.op.options import Option
 from amdattn.ops.attention import command_options as attention
 from amdattn.ops.attention_backward.problem import BackwardProblem
 
-_NOT_OF_GRADIENTS = ("round_mode", "num_splits", "lse", "gather")
+_NOT_OF_GRADIENTS = ("round_mode", "num_splits", "lse", "gather")  # or of another meaning
 OPTIONS = (
     *(option for option in attention.OPTIONS if option.name not in _NOT_OF_GRADIENTS),
     Option("out_dtype", str, "", "Of dq, dk and dv: float32; default: dtype."),
+    Option("num_splits", int, 0, "Workgroups of a block of keys; 0: the plan chooses."),
     Option(
         *("deterministic", bool, False, "The same bits every time.", ("--deterministic",)),
     ),

@@ -26,6 +26,7 @@ def flash_attn_backward(
     softcap: float = 0.0,
     alibi_slopes: None = None,
     deterministic: bool = False,
+    num_splits: int = 0,
     sinks: Any = None,
     dlse: Any = None,
     top_left: bool = False,
@@ -53,6 +54,10 @@ def flash_attn_backward(
     deterministic : bool
         The same call gives the same bits: what blocks of keys add to a row of dq is added in their
         order. Otherwise it is added as it comes; dk and dv have the same bits anyway.
+    num_splits : int
+        Workgroups that share a block of keys, whose float32 sums are added in one order; 0 lets
+        the plan choose, by the grid. With a number, the bits of an entry of a batch do not depend
+        on how many there are.
     sinks : array, float32, (num_heads_q,), optional
         As the forward took them; there is a gradient of them then.
     dlse : array, float32, like lse, optional
@@ -88,7 +93,9 @@ def flash_attn_backward(
         views,
         layout,
         handle,
-        Options(softmax_scale, causal, window_size, softcap, dropout_p, "rtne", 0, top_left),
+        Options(
+            softmax_scale, causal, window_size, softcap, dropout_p, "rtne", num_splits, top_left
+        ),
         Gradients(deterministic, out_dtype, (dq, dk, dv, dsinks)),
         sinks=sinks,
         dlse=dlse,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from amdattn.arch.architectures import architecture
 from amdattn.arch.attention_kernels import ATTENTION_KERNELS
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates
@@ -14,8 +12,9 @@ from amdattn.errors import UnsupportedProblem
 from amdattn.op.choices import Choices, Rejected
 from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
-from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
+from amdattn.op.plan import Launch, Plan
 from amdattn.op.workspace import Region, WorkspaceLayout
+from amdattn.ops.attention_backward.arguments import arguments_of
 from amdattn.ops.attention_backward.kernels import (
     BACKWARD,
     BACKWARD_GRID,
@@ -25,18 +24,30 @@ from amdattn.ops.attention_backward.kernels import (
     ROWS_GRID,
     SINKS,
     SINKS_GRID,
+    SUM,
+    SUM_GRID,
 )
 from amdattn.ops.attention_backward.problem import BackwardProblem
-from amdattn.scalars import LOG2_E
+from amdattn.ops.attention_backward.splitting import (
+    Splits,
+    best_splits,
+    blocks,
+    key_blocks,
+    row_tiles,
+    rows_of_keys,
+    split_clk,
+    sums_bytes,
+    tile_clk,
+)
 
 _WAVES = 4  # kWaves of asm_src/attn_bwd/shape.h
 _COLUMNS_OF_LANE = 8
 _TURN_BYTES = 4
 _MOST_ROWS = 2**31 - 1  # of dq in a batch entry, of all heads: their number has 32 bits
 # Lowest and greatest of what has both.
-_LIMITED = ("batch", "seqlen_q", "seqlen_kv", "num_heads_q")
+_LIMITED = ("batch", "seqlen_q", "seqlen_kv", "num_heads_q", "num_splits")
 _LISTED = ("causal", "sinks", "varlen", "top_left")
-_UNBUILT: Mapping[str, object] = {"dropout_p": 0.0, "gather": "", "num_splits": 0}
+_UNBUILT: Mapping[str, object] = {"dropout_p": 0.0, "gather": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,35 +91,22 @@ def mismatches(kernel: KernelSpec, problem: BackwardProblem) -> list[Mismatch]:
     for argument in _LIMITED:
         value, limit = getattr(p, argument), accepts[f"max_{argument}"]
         if value > limit:
-            found.append(Mismatch(argument, value, (Span(1, limit),)))
+            least = 0 if argument == "num_splits" else 1
+            found.append(Mismatch(argument, value, (Span(least, limit),)))
     if not found:
-        blocks, most = key_blocks(kernel, problem), accepts["max_workgroups"]
-        heads = p.batch * p.num_heads_kv
-        if blocks * heads > most:
-            found.append(Mismatch("batch", p.batch, (Span(1, most // blocks // p.num_heads_kv),)))
+        of_head = key_blocks(kernel, problem) * max(1, p.num_splits)
+        most = accepts["max_workgroups"]
+        if blocks(kernel, problem) * max(1, p.num_splits) > most:
+            found.append(Mismatch("batch", p.batch, (Span(1, most // of_head // p.num_heads_kv),)))
     return found
-
-
-def key_blocks(kernel: KernelSpec, problem: BackwardProblem) -> int:
-    """Of the longest sequence."""
-    return -(-problem.forward.seqlen_kv // kernel.tile["kv"])
-
-
-def row_tiles(kernel: KernelSpec, problem: BackwardProblem) -> int:
-    """Of the longest sequence."""
-    return -(-problem.forward.seqlen_q // kernel.tile["q"])
 
 
 def cost_clk(kernel: KernelSpec, problem: BackwardProblem, props: DeviceProps) -> float:
     """Clocks of the matrix units for whole tiles, over the rounds of CUs."""
     p = problem.forward
-    columns = 3 * kernel.params["head_dim"] + 2 * kernel.params["head_dim_v"]
-    of_tile = 2 * kernel.tile["kv"] * kernel.tile["q"] * columns
-    clk = of_tile / architecture(kernel.arch).matrix_flops_per_clk
-    workgroups = p.batch * p.num_heads_kv * key_blocks(kernel, problem)
-    rounds = -(-workgroups // props.num_cus)
+    rounds = -(-blocks(kernel, problem) // props.num_cus)
     group = p.num_heads_q // p.num_heads_kv
-    return float(rounds * group * row_tiles(kernel, problem) * clk)
+    return rounds * group * row_tiles(kernel, problem) * tile_clk(kernel)
 
 
 def choices(
@@ -140,7 +138,8 @@ def build(
 ) -> Plan[BackwardProblem]:
     """The plan of a choice."""
     kernel = choice.kernel
-    launches = tuple(_launches(problem, props, kernel, choices.rows))
+    splits = best_splits(kernel, problem, props)
+    launches = tuple(_launches(problem, props, kernel, splits, choices.rows))
     per_cu, limit = workgroups_per_cu(kernel, props)
     tried = ", ".join(f"{one.kernel.name}: {one.clk:.0f} clk" for one in choices.items)
     sums = "in dq itself" if problem.keeps_floats else "in the workspace, rounded at the end"
@@ -151,11 +150,28 @@ def build(
         "blocks of keys": f"{key_blocks(kernel, problem)} of each of "
         f"{problem.forward.batch * problem.forward.num_heads_kv} heads, "
         f"{heads_at_once(kernel, problem, props)} heads at once",
+        "splits": _why_splits(problem, kernel, splits, props),
         "dq": f"sums of float32 {sums}, added {order}",
         "workgroups per CU": f"{per_cu}, limited by {limit}",
         "work": f"{problem.flops:.4g} floating point operations",
     }
-    return Plan(problem, props, launches, workspace(problem, kernel), tuple(reasons.items()))
+    return Plan(
+        problem, props, launches, workspace(problem, kernel, splits), tuple(reasons.items())
+    )
+
+
+def _why_splits(
+    problem: BackwardProblem, kernel: KernelSpec, splits: Splits, props: DeviceProps
+) -> str:
+    clk = split_clk(kernel, problem, splits, props)
+    asked = "as num_splits says" if problem.forward.num_splits else "modelled"
+    if splits.count == 1:
+        return f"none of a block of keys, {asked}: {clk:.0f} clk"
+    whole = split_clk(kernel, problem, Splits(), props)
+    return (
+        f"{splits.heads} of query heads x {splits.rows} of rows of a block of keys, summed by a "
+        f"launch, {asked}: {clk:.0f} clk, {whole:.0f} without"
+    )
 
 
 def heads_at_once(kernel: KernelSpec, problem: BackwardProblem, props: DeviceProps) -> int:
@@ -171,14 +187,17 @@ def heads_at_once(kernel: KernelSpec, problem: BackwardProblem, props: DevicePro
     return min(of_xcd * props.num_xcds, p.batch * p.num_heads_kv)
 
 
-def workspace(problem: BackwardProblem, kernel: KernelSpec) -> WorkspaceLayout:
-    """Sums of rows, of float32 those of dq unless it has them itself, and turns."""
+def workspace(problem: BackwardProblem, kernel: KernelSpec, splits: Splits) -> WorkspaceLayout:
+    """Sums of rows, of float32 those of dq unless it has them itself, splits, and turns."""
     p = problem.forward
     tiles = p.batch * p.num_heads_q * row_tiles(kernel, problem)
     regions = [Region("rows", tiles * kernel.tile["q"] * 2 * 4)]
     if not problem.keeps_floats:
         rows = p.total_q or p.batch * p.seqlen_q
         regions.append(Region("dq_sums", rows * p.num_heads_q * p.head_dim * 4))
+    if splits.count > 1:
+        of_dk, of_dv = sums_bytes(problem, splits)
+        regions += [Region("dk_sums", of_dk), Region("dv_sums", of_dv)]
     if problem.deterministic:
         # Of each wave and tile, and a count of the workgroups that have begun.
         regions.append(Region("turns", (tiles * _WAVES + 1) * _TURN_BYTES, "zero_at_rest"))
@@ -186,9 +205,16 @@ def workspace(problem: BackwardProblem, kernel: KernelSpec) -> WorkspaceLayout:
 
 
 def _launches(
-    problem: BackwardProblem, props: DeviceProps, kernel: KernelSpec, rows: Sequence[KernelSpec]
+    problem: BackwardProblem,
+    props: DeviceProps,
+    kernel: KernelSpec,
+    splits: Splits,
+    rows: Sequence[KernelSpec],
 ) -> Iterator[Launch]:
-    p, args = problem.forward, _arguments(problem, kernel, props)
+    p, args = (
+        problem.forward,
+        arguments_of(problem, kernel, splits, heads_at_once(kernel, problem, props)),
+    )
     sums = "dq" if problem.keeps_floats else "dq_sums"
 
     def launch(row: KernelSpec, x: int, writes: set[str], updates: set[str]) -> Launch:
@@ -209,10 +235,19 @@ def _launches(
     )
     kernel.check_grid(BACKWARD_GRID)
     updated = {sums} | ({"turns"} if problem.deterministic else set())
-    yield launch(
-        *(kernel, p.batch * p.num_heads_kv * key_blocks(kernel, problem)),
-        *({"dk", "dv"} | updated, updated),
-    )
+    of_keys = {"dk", "dv"} if splits.count == 1 else {"dk_sums", "dv_sums"}
+    yield launch(kernel, blocks(kernel, problem) * splits.count, of_keys | updated, updated)
+    if splits.count > 1:
+        last = _small(rows, SUM, SUM_GRID, p.dtype, props)
+        of_heads = rows_of_keys(problem)
+        if of_heads > _MOST_ROWS:
+            raise UnsupportedProblem(
+                f"num_splits={p.num_splits} of {of_heads} rows of all heads of k: kernel "
+                f"{last.name} takes 1..{_MOST_ROWS}"
+            )
+        lanes_of_rows = [n // last.tile["columns"] for n in (p.head_dim, p.head_dim_v)]
+        at_a_time = [last.tile["rows"] * (last.workgroup[0] // lanes) for lanes in lanes_of_rows]
+        yield launch(last, sum(-(-of_heads // n) for n in at_a_time), {"dk", "dv"}, set())
     if p.sinks:
         last = _small(rows, SINKS, SINKS_GRID, "float32", props)
         yield launch(last, p.num_heads_q, {"dsinks"}, set())
@@ -235,128 +270,3 @@ def _small(
     found = next(row for row in candidates(rows, op, props) if row.dtype == dtype)
     found.check_grid(grid)
     return found
-
-
-def _arguments(
-    problem: BackwardProblem, kernel: KernelSpec, props: DeviceProps
-) -> dict[tuple[str, str], Argument]:
-    """Of every launch, by `KernelSpec.op` and field."""
-    p = problem.forward
-    sums = "dq" if problem.keeps_floats else "dq_sums"
-    tiles = row_tiles(kernel, problem)
-    lengths: dict[str, Argument] = {
-        name: Address(name) if p.varlen else 0 for name in ("cu_seqlens_q", "cu_seqlens_kv")
-    }
-    heads = p.batch * p.num_heads_kv
-    scale = p.softmax_scale or 0.0
-    window_left, window_right = p.window
-    main: dict[str, Argument] = {
-        **{name: Address(name) for name in ("q", "k", "v", "dout", "rows", "dk", "dv")},
-        "dq": Address(sums),
-        "turns": Address("turns") if problem.deterministic else 0,
-        **lengths,
-        **_strides(problem, "q", "k", "v", "dout", "dk", "dv"),
-        **_strides_of_sums(problem, "dq"),
-        **{name: getattr(p, name) for name in _SIZES},
-        "softmax_scale": scale,
-        "softmax_scale_log2": p.softmax_scale_log2,
-        "softcap": p.softcap,
-        "inverse_softcap": scale / p.softcap if p.softcap else 0.0,
-        "window_left": window_left,
-        "window_right": window_right,
-        "top_left": int(p.top_left),
-        "key_blocks": key_blocks(kernel, problem),
-        "row_tiles": tiles,
-        "heads": heads,
-        "heads_at_once": heads_at_once(kernel, problem, props),
-        "keeps_floats": int(problem.keeps_floats),
-    }
-    of_rows: dict[str, Argument] = {
-        **{name: Address(name) for name in ("o", "dout", "lse", "rows")},
-        "dlse": Address("dlse") if problem.dlse else 0,
-        "dq": Address(sums),
-        "cu_seqlens_q": lengths["cu_seqlens_q"],
-        **_strides(problem, "o", "dout"),
-        **_strides_of_sums(problem, "dq"),
-        "lse_stride_batch": 0 if p.varlen else Stride("lse", "batch"),
-        "lse_stride_head": Stride("lse", "head"),
-        "dlse_stride_batch": Stride("dlse", "batch") if problem.dlse and not p.varlen else 0,
-        "dlse_stride_head": Stride("dlse", "head") if problem.dlse else 0,
-        **{name: getattr(p, name) for name in ("seqlen_q", "head_dim", "head_dim_v")},
-        "row_tiles": tiles,
-        "tile_rows": kernel.tile["q"],
-        "num_heads": p.num_heads_q,
-        **_log2_factor(problem),
-    }
-    of_sinks: dict[str, Argument] = {
-        **{name: Address(name) for name in ("rows", "sinks", "dsinks")},
-        "batch": p.batch,
-        "num_heads": p.num_heads_q,
-        "row_tiles": tiles,
-        "tile_rows": kernel.tile["q"],
-        **_log2_factor(problem),
-    }
-    rounding: dict[str, Argument] = {
-        "from": Address(sums),
-        "to": Address("dq"),
-        "cu_seqlens_q": lengths["cu_seqlens_q"],
-        **_strides_of_sums(problem, "from"),
-        **{name.replace("dq", "to"): value for name, value in _strides(problem, "dq").items()},
-        "seqlen": p.total_q or p.seqlen_q,
-        "num_heads": p.num_heads_q,
-        "columns": p.head_dim,
-        "sequences": p.batch,
-    }
-    return {
-        (op, name): value
-        for op, args in ((BACKWARD, main), (ROWS, of_rows), (SINKS, of_sinks), (ROUND, rounding))
-        for name, value in args.items()
-    }
-
-
-def _log2_factor(problem: BackwardProblem) -> dict[str, Argument]:
-    """What natural logarithms are times for base 2, in two float32, as the main kernel has it.
-
-    It scales scores by a float32; the sums they are compared with get the same error, so that of
-    scores far from 0 only their distance counts.
-    """
-    p = problem.forward
-    exact, rounded = p.softmax_scale or 0.0, _float32(p.softmax_scale_log2)
-    if p.softcap:
-        exact, rounded = p.softcap, _float32(p.softcap * _float32(LOG2_E))
-    factor = rounded / exact if abs(rounded) > _LEAST_SCALE else LOG2_E
-    return {"log2_factor": _float32(factor), "log2_rest": factor - _float32(factor)}
-
-
-def _float32(x: float) -> float:
-    return ctypes.c_float(x).value
-
-
-_LEAST_SCALE = 2.0**-100  # of which the rounding is relative
-_SIZES = ("num_heads_q", "num_heads_kv", "seqlen_q", "seqlen_kv", "head_dim", "head_dim_v")
-_AXES = ("batch", "seq", "head")
-
-
-def _strides(problem: BackwardProblem, *operands: str) -> dict[str, Argument]:
-    """Of operands, by field; those of a batch are 0 where sequences have several lengths."""
-    return {
-        f"{operand}_stride_{axis}": (
-            0 if problem.forward.varlen and axis == "batch" else Stride(operand, axis)
-        )
-        for operand in operands
-        for axis in _AXES
-    }
-
-
-def _strides_of_sums(problem: BackwardProblem, field: str) -> dict[str, Argument]:
-    """Of the float32 sums of dq: its own, or in the workspace without gaps, heads innermost."""
-    p = problem.forward
-    if problem.keeps_floats:
-        strides = _strides(problem, "dq")
-        return {name.replace("dq", field): value for name, value in strides.items()}
-    row = p.num_heads_q * p.head_dim
-    return {
-        f"{field}_stride_batch": 0 if p.varlen else p.seqlen_q * row,
-        f"{field}_stride_seq": row,
-        f"{field}_stride_head": p.head_dim,
-    }

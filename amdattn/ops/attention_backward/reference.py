@@ -128,7 +128,7 @@ def gradients_rounded(inputs: Inputs, options: Options) -> Gradients:
 def spreads(inputs: Inputs, options: Options) -> Gradients:
     """Of each element the root of the sum of squares of the products that it is the sum of.
 
-    P and dS count as normal numbers of the type of q; o, which is rounded, has its share in dS.
+    P, dS and o count as normal numbers of the type of q; o, which is rounded, has its share in dS.
     """
     found, dsinks = _zeros(inputs)
     least = 2.0**-14 if inputs.q.dtype == np.float16 else _LEAST_NORMAL
@@ -139,7 +139,8 @@ def spreads(inputs: Inputs, options: Options) -> Gradients:
             weighs = one.p > 0
             of_scores = (_at_least(one.ds(), least, weighs) * scale) ** 2
             found.dv[b, :, kv] += (_at_least(one.p, least, weighs) ** 2).T @ one.dout**2
-            of_delta = ((one.dout * one.o) ** 2).sum(1, keepdims=True)
+            o = _at_least(one.o, least, one.o != 0)
+            of_delta = ((one.dout * o) ** 2).sum(1, keepdims=True)
             of_o = (one.p * scale) ** 2 * of_delta
             found.dk[b, :, kv] += (of_scores + of_o).T @ one.q**2
             found.dq[b, :, h] = of_scores @ one.k**2 + (one.p @ one.k * scale) ** 2 * of_delta

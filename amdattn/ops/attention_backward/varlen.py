@@ -32,6 +32,7 @@ def flash_attn_varlen_backward(
     softcap: float = 0.0,
     alibi_slopes: None = None,
     deterministic: bool = False,
+    num_splits: int = 0,
     sinks: Any = None,
     dlse: Any = None,
     top_left: bool = False,
@@ -71,7 +72,9 @@ def flash_attn_varlen_backward(
         views,
         VARLEN_LAYOUT,
         handle,
-        Options(softmax_scale, causal, window_size, softcap, dropout_p, "rtne", 0, top_left),
+        Options(
+            softmax_scale, causal, window_size, softcap, dropout_p, "rtne", num_splits, top_left
+        ),
         Gradients(deterministic, out_dtype, (dq, dk, dv, dsinks)),
         sinks=sinks,
         dlse=dlse,

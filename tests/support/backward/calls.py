@@ -128,6 +128,8 @@ def adversary(name: str, number: int, seed: int = 0, gradient: str = "") -> Call
     with np.errstate(all="ignore"):
         inputs = of_forward(dout.astype(q.dtype), q, k, v, options, sinks)
     more: dict[str, Any] = {"out_dtype": "float32"} if number % 3 == 1 else {}
+    if number % 2:
+        more["num_splits"] = 2 + number % 5  # of query heads, of rows, of both
     return Call(inputs, options, launch.kernel.dtype, more)
 
 

@@ -1,0 +1,101 @@
+// Sums the float32 splits of dk and dv of the attention backward, the first one first, so that they
+// are the same bits every time; and rounds them to 16 bits, to nearest even, or not. NaNs stay.
+//
+// The build defines KERNEL (its name), ELEMENT. A lane has 4 columns of some rows.
+// Grid: x = of dk, then of dv, ceil(rows / (kRows * (lanes / (columns / 4)))).
+#include "isa/global.h"
+#include "isa/uniform.h"
+#include "tile/integers.h"
+#include "tile/round.h"
+// clang-format off
+#include "args/attn_bwd_sum.h"
+// clang-format on
+
+namespace {
+constexpr int kLanes = 256, kColumnsOfLane = 4, kRows = 4;
+
+struct Tensor {
+  uint64_t from, to;
+  int64_t stride_batch, stride_seq, stride_head;
+  uint32_t columns;
+};
+
+// Of one split, rows of a lane.
+struct Part {
+  f32x4 row[kRows];
+
+  __device__ __forceinline__ void load(const Global<float>* from, const uint32_t (&at)[kRows]) {
+    for (int i = 0; i < kRows; ++i)
+      row[i] = __builtin_bit_cast(f32x4, global_load_dwordx4(from + at[i]));
+  }
+  __device__ __forceinline__ void add(const Part& other) {
+    for (int i = 0; i < kRows; ++i) row[i] += other.row[i];
+  }
+};
+}  // namespace
+
+#define JOIN(a, b) a##b
+#define TILES_OF(name) JOIN(name, _tiles)
+
+extern "C" __global__ void WORKGROUP(kLanes, 8) KERNEL(AttnBwdSumArgs args) {
+  const uint32_t id = __builtin_amdgcn_workgroup_id_x(), rows = args.rows;
+  const uint32_t of_dk = kLanes / (args.head_dim / kColumnsOfLane) * kRows;
+  const uint32_t before_dv = (rows + of_dk - 1) / of_dk;
+  const bool is_dk = id < before_dv;
+  Tensor x = {args.dv_sums,         args.dv,
+              args.dv_stride_batch, args.dv_stride_seq,
+              args.dv_stride_head,  uint32_t(args.head_dim_v)};
+  if (is_dk)
+    x = {args.dk_sums,         args.dk,
+         args.dk_stride_batch, args.dk_stride_seq,
+         args.dk_stride_head,  uint32_t(args.head_dim)};
+  const uint32_t lane = Lane::in_workgroup(), lanes_of_row = x.columns / kColumnsOfLane;
+  const uint32_t at_once = kLanes / lanes_of_row, of_lane = lane / lanes_of_row;
+  const uint32_t column = (lane - of_lane * lanes_of_row) * kColumnsOfLane;
+  const uint32_t first = (is_dk ? id : id - before_dv) * at_once * kRows;
+  const uint32_t row = first + of_lane, left = rows - first;  // at least one
+  if (of_lane >= at_once || row >= rows) return;
+
+  const int64_t of_split = int64_t(rows) * x.columns;
+  const auto* from = (const Global<float>*)x.from + int64_t(first) * x.columns;
+  uint32_t at[kRows];  // of rows behind the last one that one again
+  for (int i = 0; i < kRows; ++i)
+    at[i] = min_of(of_lane + i * at_once, left - 1) * x.columns + column;
+  Part sum, next, last;  // of which two are on their way
+  sum.load(from, at);
+  next.load(from += of_split, at);
+  for (int n = 2; n < args.splits; ++n) {
+    last.load(from += of_split, at);
+    sum.add(next);
+    next = last;
+  }
+  sum.add(next);
+
+  const uint32_t seqlen = args.seqlen, heads = args.num_heads;
+  uint32_t known = seqlen;
+  if (args.cu_seqlens_kv != 0) known = ((const Global<int32_t>*)args.cu_seqlens_kv)[args.sequences];
+  uint32_t of_head = row / seqlen, batch = of_head / heads;
+  uint32_t seq = row - of_head * seqlen, head = of_head - batch * heads;
+  for (int i = 0; i < kRows; ++i) {
+    if (row + i * at_once >= rows) return;
+    if (seq >= seqlen) {
+      of_head = seq / seqlen;
+      seq -= of_head * seqlen;
+      head += of_head;
+      batch += head / heads;
+      head %= heads;
+    }
+    const int64_t to = batch * x.stride_batch + seq * x.stride_seq + head * x.stride_head + column;
+    if (seq >= known) {
+    } else if (args.keeps_floats) {
+      global_store_dwordx4((Global<float>*)x.to + to, __builtin_bit_cast(u32x4, sum.row[i]));
+    } else {
+      const bf16x4 rounded = round_pairs<Element::ELEMENT, Rounding::kNearestEven>(sum.row[i]);
+      *(Global<u32x2>*)((Global<uint16_t>*)x.to + to) = u32x2{rounded[0], rounded[1]};
+    }
+    seq += at_once;
+  }
+}
+
+// Read back from the code object when the manifest is made.
+extern "C" __device__ const int32_t TILES_OF(KERNEL)[] = {kRows, kColumnsOfLane};
