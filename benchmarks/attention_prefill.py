@@ -2,13 +2,15 @@
 
     python -m benchmarks.attention_prefill [--shapes B,QUERIES,KEYS,Q/KV ...] [--copies-only]
                                            [--page-size P] [--inputs NAME ...]
+                                           [--num-splits N ...]
 
 bfloat16, 128 columns, causal, QUERIES of the KEYS are appended (with rotary); caches are cold. Of
 the bound device at its peak clock; AMDATTN_DEVICE says which. "in place" is the same over a cache
 without pages, of which nothing is copied but queries, since they are turned. Launches but for the
 first one are in the time of all. Of each of the inputs (`amdattn.bench.inputs`) there is a row, by
-default of N(0, 1) alone; what copies move does not matter for them. --copies-only leaves attention
-out, which takes the virtual device a minute for some TFLOP.
+default of N(0, 1) alone; what copies move does not matter for them. --num-splits has a row for each
+number of parts along keys, of which 0 is the plan's own choice. --copies-only leaves attention out,
+which takes the virtual device a minute for some TFLOP.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ class Shape:
         q, kv = heads.split("/")
         return Shape(int(batch), int(queries), int(keys), int(q), int(kv))
 
-    def plan(self, page_size: int) -> PrefillPlan:
+    def plan(self, page_size: int, num_splits: int = 0) -> PrefillPlan:
         """As a call has it; without pages of a cache that is as long."""
         used = -(-self.keys // page_size) if page_size else 0
         return amdattn.plan_prefill(
@@ -58,16 +60,16 @@ class Shape:
             cache_seqlens=True,
             page_size=page_size,
             num_pages=self.batch * used if page_size else self.batch,
+            num_splits=num_splits,
             rotary_dim=_ROTARY,
             rotary_positions=self.keys + self.queries,
         )
 
 
 def launches_us(
-    shape: Shape, page_size: int, clock_mhz: int, only_copies: bool, inputs: Inputs
+    plan: PrefillPlan, clock_mhz: int, only_copies: bool, inputs: Inputs
 ) -> list[float]:
     """Of each launch in turn, none waited for."""
-    plan = shape.plan(page_size)
     copies = dataclasses.replace(plan, launches=plan.launches[:1])
     vars(copies)["_forward"] = plan._forward  # which says what strides it takes
     assert copies.launches[0].kernel.op == CACHE_ROWS
@@ -93,6 +95,7 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="+", default=_SHAPES, metavar="B,QUERIES,KEYS,Q/KV")
     parser.add_argument("--page-size", type=int, default=16)
     parser.add_argument("--inputs", nargs="+", default=[NORMAL.name], metavar="NAME")
+    parser.add_argument("--num-splits", nargs="+", type=int, default=[0], metavar="N")
     parser.add_argument("--copies-only", action="store_true")
     options = parser.parse_args()
     props = amdattn.device_props()
@@ -103,14 +106,17 @@ def main() -> None:
     )
     print("" if options.copies_only else " attention | all | all in place |")
     print("|---|--:|--:|--:|--:|" + ("" if options.copies_only else "--:|--:|--:|"))
-    for text, inputs in itertools.product(options.shapes, map(named, options.inputs)):
+    asked = itertools.product(options.shapes, map(named, options.inputs), options.num_splits)
+    for text, inputs, parts in asked:
         shape = Shape.read(text)
         moved = shape.plan(options.page_size).problem
         nbytes = moved.copied_bytes + moved.appended_bytes
-        paged = launches_us(shape, options.page_size, clock_mhz, options.copies_only, inputs)
-        in_place = launches_us(shape, 0, clock_mhz, options.copies_only, inputs)
+        paged, in_place = (
+            launches_us(shape.plan(size, parts), clock_mhz, options.copies_only, inputs)
+            for size in (options.page_size, 0)
+        )
         heads = f"{shape.heads_q}/{shape.heads_kv}"
-        of = f", {inputs.name}" * (inputs != NORMAL)
+        of = f", {inputs.name}" * (inputs != NORMAL) + f", in {parts} parts" * (parts > 0)
         row = [f"{shape.batch} x {shape.queries} over {shape.keys}, {heads}{of}"]
         row += [f"{nbytes / 1e6:.0f}", f"{paged[0]:.1f}", f"{nbytes / paged[0] / 1e6:.2f}"]
         row.append(f"{in_place[0]:.1f}")

@@ -130,7 +130,8 @@ READINGS = (
         _ALL,
         "the chip has 128 channels; those of the L2 take addresses in turns of 256 bytes",
         "all XCDs share all channels, and how addresses map to them is not published: those of the "
-        "L2 are hashed, so that requests spread evenly",
+        "L2 are hashed, so that requests spread evenly; what XCDs that are not simulated leave of "
+        "its channels is unknown: where each has heads of its own they ask for others",
         "CDNA 3 white paper; rocprofiler-compute, L2 cache",
     ),
     Reading(

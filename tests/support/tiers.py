@@ -48,7 +48,8 @@ FAST = {
         *("two_architectures", "what_is_looked_up"),
     ),
     "ops/attention": (
-        *("attention_plan", "basis", "head_split", "kv_split", "list_schedule", "problem"),
+        *("attention_plan", "basis", "head_split", "kv_split", "list_schedule", "mix"),
+        "problem",
         "work_item_edges",
     ),
     "ops/attention/adversary": ("bar",),

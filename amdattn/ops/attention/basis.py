@@ -23,7 +23,7 @@ SEQLEN_KV = "seqlen_kv"  # the argument
 _OTHERS = attrgetter(
     *("batch", "seqlen_q", "num_heads_q", "num_heads_kv", "head_dim", "head_dim_v", "dtype"),
     *("softmax_scale", "causal", "window_size", "softcap", "dropout_p", "round_mode"),
-    *("num_splits", "return_lse", "top_left", "sinks", "total_q"),
+    *("num_splits", "return_lse", "top_left", "sinks", "total_q", "gaps"),
 )
 
 
@@ -74,7 +74,8 @@ def basis(
     place: tuple[int, ...]
     if window == (-1, -1):  # blocks of a tile
         all_alike = problem.total_kv == problem.batch * keys
-        place = (*[-(-keys // kv_tile) for kv_tile in kv_tiles], all_alike)
+        blocks = [-(-keys // kv_tile) for kv_tile in kv_tiles]
+        place = (*blocks, all_alike, problem.total_kv)
     elif window[0] >= 0 and not problem.top_left and keys >= problem.seqlen_q + window[0]:
         # No window begins before the first key: with whole blocks more they only move along.
         place = (keys % math.lcm(*kv_tiles),)

@@ -276,7 +276,8 @@ def plan_attention(
         `amdattn.device_props()` for the bound device, or a known name such as "MI300X".
     **options
         head_dim_v, dtype, softmax_scale, causal, window_size, softcap, dropout_p, round_mode,
-        num_splits, return_lse, top_left, sinks, total_q, total_kv, gather: see `AttentionProblem`.
+        num_splits, return_lse, top_left, sinks, total_q, total_kv, gather,
+        gaps: see `AttentionProblem`.
 
     Returns
     -------

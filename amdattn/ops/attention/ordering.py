@@ -18,19 +18,16 @@ from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention.select import column_groups
 from amdattn.ops.attention.varlen_cost import (
     attends_to_itself,
-    best_parts,
+    best_cut,
     is_causal,
     most_blocks,
     most_tiles,
-    slots,
+    room_for_parts,
 )
 
 FIND_CLK = 1200  # of a workgroup
 IN_ORDER = -1  # instead of whole tiles
 _CLASSES_LOG2 = 6  # 2 * kTopClass of asm_src/attn/tile_order.h
-# No tile is cut if parts are more: two of a CU take as long as one whole. Those under a causal mask
-# differ, so that short ones fill the end.
-_ROUNDS_OF_PARTS, _ROUNDS_OF_CAUSAL_PARTS = 1, 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,28 +125,18 @@ def order_of(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps) 
     class_log2 = max(0, keys.bit_length() - _CLASSES_LOG2)
     if p.num_splits:
         return Order(heads, tiles, tiles if p.num_splits > 1 else 0, p.num_splits, 0, class_log2)
-    _, parts = best_parts(p, kernel, props)
-    least_class = -(-keys // parts) >> class_log2
-    if parts > 1 and least_class > 0:
-        least_keys = least_class << class_log2
-        rounds = _ROUNDS_OF_CAUSAL_PARTS if is_causal(p) else _ROUNDS_OF_PARTS
-        room = rounds * slots(props) // (heads * parts)
-        in_parts = min(tiles, room, _most_in_parts(p, kernel, least_keys))
-        of_longest = _rows_in_parts(p, min(p.seqlen_q, p.total_q), least_keys) / kernel.tile["q"]
-        if in_parts >= int(of_longest):
-            return Order(heads, tiles, in_parts, parts, least_class, class_log2)
-    return Order(heads, tiles, 0, 1, 0, class_log2)
+    cut = best_cut(p, kernel, props, class_log2)
+    if cut.parts == 1:
+        return Order(heads, tiles, 0, 1, 0, class_log2)
+    room = room_for_parts(p, heads, cut.parts, props)
+    in_parts = min(tiles, room, max(cut.tiles, _most_in_parts(p, kernel, cut.least_keys)))
+    return Order(heads, tiles, in_parts, cut.parts, cut.least_keys >> class_log2, class_log2)
 
 
 def _most_in_parts(problem: AttentionProblem, kernel: KernelSpec, least_keys: int) -> int:
-    """Tiles that see so many keys; of rows that do not attend to themselves it may be wrong."""
+    """Tiles that see so many keys; all of them, of rows that do not attend to themselves."""
     p = problem
-    rows = _rows_in_parts(p, p.total_q, least_keys)
     if not attends_to_itself(p, kernel):
-        return int(rows / kernel.tile["q"]) + p.batch
-    return int(rows / kernel.tile["q"]) + min(p.batch, p.total_q // least_keys)
-
-
-def _rows_in_parts(problem: AttentionProblem, rows: int, least_keys: int) -> float:
-    """Of those of sequences of the greatest length."""
-    return rows * (1 - least_keys / problem.seqlen_kv) if is_causal(problem) else rows
+        return most_tiles(p, kernel)
+    rows = p.total_q * (1 - least_keys / p.seqlen_kv) if is_causal(p) else p.total_q
+    return int(rows / kernel.tile["q"]) + min(p.batch, p.total_q // max(1, least_keys))

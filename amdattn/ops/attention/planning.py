@@ -30,7 +30,7 @@ from amdattn.ops.attention.select import (
     nearest_first,
     with_other_tiles,
 )
-from amdattn.ops.attention.varlen_cost import best_parts, has_schedules
+from amdattn.ops.attention.varlen_cost import best_cut, has_schedules
 from amdattn.ops.attention.work import WorkMap
 from amdattn.scalars import rest_of_float32
 
@@ -87,7 +87,7 @@ def choices(
     """The nearest kernel that solves a problem, and those like it with tiles of fewer rows."""
     lengths = problem
     if problem.varlen:  # planned for the greatest lengths, whatever the sums of all are
-        lengths = dataclasses.replace(problem, total_q=1, total_kv=1)
+        lengths = dataclasses.replace(problem, total_q=1, total_kv=1, gaps=0)
     nearest, kernels, rejected = _selected(problem, props, rows)
     items = []
     clks = _clks_whatever_the_batch(lengths, kernels, props) if problem.num_splits else []
@@ -95,7 +95,7 @@ def choices(
         split = _choose_split(lengths, kernel, props)
         of_nearest = kernel.tile["q"] == nearest.tile["q"]
         if has_schedules(problem, kernel):  # tiles are cut by the device, if at all
-            whole = Split(0, 1, best_parts(problem, kernel, props)[0])
+            whole = Split(0, 1, best_cut(problem, kernel, props).clk)
             split = dataclasses.replace(split, best=whole)
         clk = clks[nth] if clks else split.best.clk
         items.append(TileChoice(kernel, split, clk / (1 if of_nearest else WORTH)))

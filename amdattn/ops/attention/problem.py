@@ -64,6 +64,8 @@ class AttentionProblem:
     total_q, total_kv : int
         Sequences of several lengths: their rows together. `batch` is then the number of sequences,
         `seqlen_q` and `seqlen_kv` are bounds of their lengths. 0: all have these lengths.
+    gaps : int
+        So many of these sequences have no queries: rows of K and V that are between two others.
     gather : {"", "k", "v", "kv"}
         Operands whose rows are copied next to each other before the kernel reads them: needed for
         rows farther apart than its loads reach, or in the order of falling addresses.
@@ -95,6 +97,7 @@ class AttentionProblem:
     total_q: int = 0
     total_kv: int = 0
     gather: str = ""
+    gaps: int = 0
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
@@ -129,6 +132,11 @@ class AttentionProblem:
         if (self.total_q == 0) != (self.total_kv == 0):
             raise ValueError(
                 f"total_q={self.total_q} and total_kv={self.total_kv} must both be 0 or both not"
+            )
+        put("gaps", scalars.integer("gaps", self.gaps))
+        if not 0 <= self.gaps < (self.batch if self.varlen else 1):
+            raise ValueError(
+                f"gaps={self.gaps} must be less than batch={self.batch}, and 0 without total_q"
             )
         put("softcap", scalars.number("softcap", self.softcap))
         put("dropout_p", scalars.number("dropout_p", self.dropout_p))
@@ -359,5 +367,5 @@ def attention_problem(
 
 _LESS_USUAL = (
     *("window_size", "softcap", "round_mode", "num_splits", "return_lse", "top_left", "sinks"),
-    *("total_q", "total_kv", "gather"),
+    *("total_q", "total_kv", "gather", "gaps"),
 )

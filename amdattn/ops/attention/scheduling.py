@@ -21,13 +21,13 @@ from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention.select import column_groups
 from amdattn.ops.attention.varlen_cost import (
     has_schedules,
-    mean_keys,
+    longest_clk,
+    mean_clk,
     most_blocks,
     most_parts,
     most_tiles,
     schedule_clk,
     slots,
-    tile_clk,
 )
 
 # Of KernelSpec.op, and of KernelSpec.grid.
@@ -170,8 +170,9 @@ def schedule_for(
         order = order_of(p, kernel, props)
     parts = order.parts if order else p.num_splits or most_parts(p, kernel, props)
     if parts == 1 or p.num_splits:
+        # Of what has no rows, too: XCDs have neighbours of such a grid, and some little else.
         padded = -(-p.seqlen_q // kernel.tile["q"]) * p.batch
-        of_mean, of_longest = (tile_clk(p, kernel, n) for n in (mean_keys(p), p.seqlen_kv))
+        of_mean, of_longest = mean_clk(p, kernel), longest_clk(p, kernel)
         without = -(-padded * heads * parts // slots(props)) * of_mean + of_longest - of_mean
         least = max(tiles * heads * parts * of_mean / slots(props), of_longest)
         if without <= least + (find_clk if order else launch_clk):

@@ -1,14 +1,18 @@
 """What attention of sequences of several lengths takes, as far as the plan can tell: estimates.
 
-It knows how many sequences there are, the greatest lengths and the sums of all.
+Of the tiles that there may be (mix.py), each on the slot that is first free.
 """
 
 from __future__ import annotations
+
+import math
+from dataclasses import dataclass
 
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.ops.attention.cost import block_clk, merge_clk, workgroup_clk
 from amdattn.ops.attention.kv_split import MAX_PARTS, WORTH
+from amdattn.ops.attention.mix import Tiles, scheduled_clk, tiles_of_mix
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention.select import column_groups
 
@@ -18,7 +22,23 @@ _LEAST_OF_PART = 2
 # counts.
 _LONG = 4
 _OF_SCHEDULE = 8000  # clk of its kernel
-_END = 0.15  # of the longest tile: what the end of a launch takes longer
+_ITEM_BYTES = 2  # of what forward kernels read
+# No tile is cut if parts are more: two of a CU take as long as one whole. Those under a causal mask
+# differ, so that short ones fill the end.
+_ROUNDS_OF_PARTS, _ROUNDS_OF_CAUSAL_PARTS = 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Tiles that see `least_keys` or more are in so many parts each: `tiles` of a head.
+
+    `clk` is estimated.
+    """
+
+    clk: float
+    parts: int
+    least_keys: int
+    tiles: int
 
 
 def slots(props: DeviceProps) -> int:
@@ -37,52 +57,103 @@ def has_schedules(problem: AttentionProblem, kernel: KernelSpec) -> bool:
     return (p.total_q, p.total_kv) != (p.batch * p.seqlen_q, p.batch * p.seqlen_kv)
 
 
-def best_parts(
-    problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps
-) -> tuple[float, int]:
-    """The least clk of attention, and in how many parts the longest tiles are then.
+def best_cut(
+    problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps, class_log2: int = 0
+) -> Cut:
+    """The way to cut tiles along KV that takes least.
 
-    Of one sequence of the greatest length, which there is, and others that are equally long.
+    Parameters
+    ----------
+    class_log2 : int
+        Keys from which on tiles are cut are a multiple of 2 to the power of this.
     """
-    p, num_slots = problem, slots(props)
+    p = problem
     heads = p.num_heads_q * column_groups(kernel, p)
-    rows = min(p.seqlen_q, p.total_q)
-    of_longest = tile_clk(p, kernel, p.seqlen_kv)
-    tiles = -(-rows // kernel.tile["q"]) * heads
-    work = tiles * of_longest
-    if p.batch > 1:
-        mean = (p.total_q - rows) / (p.batch - 1)
-        others = ((p.total_q - rows) / kernel.tile["q"] + (p.batch - 1) / 2) * heads
-        work += others * tile_clk(p, kernel, min(mean, p.seqlen_kv))
-    outside = workgroup_clk(kernel, 0)
-    # Under a causal mask it has twice the mean number of blocks.
-    longest = outside + (of_longest - outside) * (2 if is_causal(p) else 1)
+    mix = tiles_of_mix(p, kernel)
+    longest = most_blocks(p, kernel) * kernel.tile["kv"]
 
-    def clk(parts: int) -> float:
-        rounds = 1 if is_causal(p) else -(-tiles * parts // num_slots)
-        of_part = outside + (longest - outside) / parts
-        merge = merge_clk(kernel, tiles * parts, props) if parts > 1 else 0.0
-        busy = work + tiles * (parts - 1) * outside
-        return max(busy / num_slots + _END * of_part, rounds * of_part) + merge
+    def cut(parts: int) -> Cut:
+        least = 0
+        if parts > 1:
+            least = min(-(-longest // parts), _worth_cutting(kernel, parts, props))
+            least = least >> class_log2 << class_log2
+        those = sum(some.count for some in mix if parts > 1 and some.keys >= least)
+        tiles = min(math.ceil(those), most_tiles(p, kernel))
+        pieces = [piece for some in mix for piece in _pieces(kernel, some, heads, parts, least)]
+        merge = merge_clk(kernel, tiles * heads * parts, props) if parts > 1 else 0.0
+        clk = max(scheduled_clk(pieces, slots(props)), of_bytes)
+        return Cut(clk + merge, parts, least, tiles)
 
-    most = most_parts(p, kernel, props)
-    return min((clk(parts) / (WORTH if parts > 1 else 1), parts) for parts in range(1, most + 1))
+    of_bytes = _bytes_clk(p, heads, props)
+    best = cut(1)
+    for parts in range(2, most_parts(p, kernel, props) + 1):
+        found = cut(parts)
+        fits = 0 < found.tiles <= room_for_parts(p, heads, parts, props)
+        if fits and found.clk < WORTH * best.clk:
+            best = found
+    return best
+
+
+def room_for_parts(problem: AttentionProblem, heads: int, parts: int, props: DeviceProps) -> int:
+    """Tiles of a head in so many parts that there is memory for."""
+    rounds = _ROUNDS_OF_CAUSAL_PARTS if is_causal(problem) else _ROUNDS_OF_PARTS
+    return rounds * slots(props) // (heads * parts)
+
+
+def _bytes_clk(problem: AttentionProblem, heads: int, props: DeviceProps) -> float:
+    """Of reading keys and values where they lie in a cache, which parts do not shorten.
+
+    An XCD has its share of HBM, and reads every head of keys that one of its heads needs. Rows that
+    were copied just before are nearer than that, and so may be what a caller has made.
+    """
+    p = problem
+    if not p.gaps:
+        return 0.0
+    alike = heads % props.num_xcds == 0  # XCDs have the same heads of every sequence
+    heads_kv = min(p.num_heads_kv, heads // props.num_xcds) if alike else p.num_heads_kv
+    rows = min(p.total_kv, (p.batch - p.gaps) * p.seqlen_kv)
+    if p.window[0] >= 0:
+        rows = min(rows, (p.batch - p.gaps) * (p.seqlen_q + p.window[0]))
+    nbytes = rows * heads_kv * (p.head_dim + p.head_dim_v) * _ITEM_BYTES
+    return nbytes * props.num_xcds / props.hbm_bytes_per_ns * props.peak_clock_ghz
+
+
+def _worth_cutting(kernel: KernelSpec, parts: int, props: DeviceProps) -> int:
+    """Keys of a tile that is as fast in parts, if the launch that merges them is there anyway."""
+    merge = merge_clk(kernel, parts, props) - props.architecture.launch_us * (
+        1e3 * props.peak_clock_ghz
+    )
+    of_key = block_clk(kernel) / kernel.tile["kv"]
+    return int((merge + workgroup_clk(kernel, 0)) / ((1 - 1 / parts) * of_key))
+
+
+def _pieces(
+    kernel: KernelSpec, tiles: Tiles, heads: int, parts: int, least_keys: int
+) -> list[tuple[float, int]]:
+    """What each of the workgroups takes, and how many there are."""
+    if parts == 1 or tiles.keys < least_keys:
+        parts = 1
+    blocks = math.ceil(tiles.keys / kernel.tile["kv"])
+    clk = workgroup_clk(kernel, 0) + math.ceil(blocks / parts) * block_clk(kernel)
+    return [(clk, math.ceil(tiles.count * heads) * parts)]
 
 
 def is_causal(problem: AttentionProblem) -> bool:
-    """Whether tiles see half of the keys in the mean."""
+    """Whether tiles of a sequence see less and less of its keys, the further up they are."""
     return problem.window[1] == 0
 
 
-def mean_keys(problem: AttentionProblem) -> float:
-    """Of a sequence."""
-    return min(problem.total_q / problem.batch, problem.seqlen_kv)
+def mean_clk(problem: AttentionProblem, kernel: KernelSpec) -> float:
+    """Of a whole tile, in the mean."""
+    mix = tiles_of_mix(problem, kernel)
+    blocks = sum(some.count * some.keys for some in mix) / kernel.tile["kv"]
+    return workgroup_clk(kernel, 0) + blocks / sum(some.count for some in mix) * block_clk(kernel)
 
 
-def tile_clk(problem: AttentionProblem, kernel: KernelSpec, keys: float) -> float:
-    """Of a whole tile that may see so many keys, or of the mean one under a causal mask."""
-    blocks = keys / kernel.tile["kv"] / (2 if is_causal(problem) else 1)
-    return workgroup_clk(kernel, 0) + blocks * block_clk(kernel)
+def longest_clk(problem: AttentionProblem, kernel: KernelSpec) -> float:
+    """Of the whole tile that sees most."""
+    most = max(some.keys for some in tiles_of_mix(problem, kernel))
+    return workgroup_clk(kernel, 0) + most / kernel.tile["kv"] * block_clk(kernel)
 
 
 def schedule_clk(props: DeviceProps) -> float:
@@ -93,7 +164,8 @@ def schedule_clk(props: DeviceProps) -> float:
 def most_tiles(problem: AttentionProblem, kernel: KernelSpec) -> int:
     """Of rows, of one head, at most."""
     p, rows = problem, kernel.tile["q"]
-    return min(p.batch * -(-p.seqlen_q // rows), p.total_q // rows + min(p.batch, p.total_q))
+    sequences = min(p.batch - p.gaps, p.total_q)
+    return min(sequences * -(-p.seqlen_q // rows), p.total_q // rows + sequences)
 
 
 def most_blocks(problem: AttentionProblem, kernel: KernelSpec) -> int:
@@ -114,7 +186,7 @@ def most_parts(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps
         return 1
     if attends_to_itself(p, kernel):
         # The least work of so many rows is that of sequences that are equally long.
-        length = min(p.total_q / p.batch, p.seqlen_q)
+        length = min(p.total_q / (p.batch - p.gaps), p.seqlen_q)
         blocks = length / kernel.tile["kv"] / (2 if is_causal(p) else 1)
         if p.window[0] < 0:
             clk = p.total_q / kernel.tile["q"] * (outside + blocks * block_clk(kernel))

@@ -157,6 +157,7 @@ class PrefillProblem(DecodeProblem):
             sinks=self.sinks,
             total_q=self.queries,
             total_kv=kv,
+            gaps=self.num_sums - 1 - self.batch,
         )
 
     @property
@@ -181,7 +182,7 @@ class PrefillProblem(DecodeProblem):
     @property
     def flops(self) -> int:
         """Of both products, without what is masked, of a full cache."""
-        whole = dataclasses.replace(self.forward, batch=1, total_q=0, total_kv=0)
+        whole = dataclasses.replace(self.forward, batch=1, total_q=0, total_kv=0, gaps=0)
         return whole.flops * self.queries // self.seqlen_q
 
     @property

@@ -99,7 +99,15 @@ def test_every_other_fact_counts():
     assert basis(AttentionProblem(**one, total_q=4, total_kv=99), rows, ARCH) != first
     sums = [basis(AttentionProblem(**one, total_q=n, total_kv=99), rows, ARCH) for n in (4, 5)]
     assert sums[0] != sums[1]
-    fields = set(AttentionProblem.__dataclass_fields__) - {"seqlen_kv", "total_q", "total_kv"}
+    keys = [basis(AttentionProblem(**one, total_q=4, total_kv=n), rows, ARCH) for n in (98, 99)]
+    assert keys[0] != keys[1]
+    gaps = [
+        basis(AttentionProblem(**one, total_q=4, total_kv=99, gaps=n), rows, ARCH) for n in (0, 1)
+    ]
+    assert gaps[0] != gaps[1]
+    fields = set(AttentionProblem.__dataclass_fields__) - {
+        *("seqlen_kv", "total_q", "total_kv", "gaps"),
+    }
     assert fields == set(others)
 
 
