@@ -17,6 +17,7 @@ from amdattn.op.plan import Address, PerRun, Stride
 from benchmarks.checker_mutation.subject import Buffer, Case, Subject, read_only, unwritten
 
 _SEED = 0
+_WILD = ("wild", "nothing")
 
 
 def operation_subject(
@@ -29,11 +30,16 @@ def operation_subject(
         for case in operation.cases(kernel if own else None)
         if own or _launches(operation, case, kernel, props)
     ]
-    tame, wild = (
+    tame, *others = (
         [operation_case(operation, case, kernel, props, wild=wild) for case in cases]
-        for wild in (False, True)
+        for wild in ("", *_WILD)
     )
-    wild = [other for one, other in zip(tame, wild, strict=True) if one.buffers != other.buffers]
+    wild = [
+        other
+        for some in others
+        for one, other in zip(tame, some, strict=True)
+        if one.buffers != other.buffers
+    ]
     return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, (*tame, *wild))
 
 
@@ -60,7 +66,7 @@ def operation_case(
     *,
     run: int = 1,
     at_rest: int = 0,
-    wild: bool = False,
+    wild: str = "",
 ) -> Case:
     """One launch of one of an operation's kernels.
 
@@ -72,9 +78,9 @@ def operation_case(
         What a number that differs from run to run is.
     at_rest : int
         Of 64 bits, in memory that is to be left at zero: what an aborted launch has left there.
-    wild : bool
+    wild : {"", "wild", "nothing"}
         Some of what an earlier launch writes is minus infinity, as the logarithm of no key is, or
-        infinite or none.
+        infinite or none; or no number is any, so that whole waves go the way of those.
     """
     named = kernel.name if is_own(operation, kernel) else ""
     plan = operation.plan(case.problem, props, manifest.kernels(), named)
@@ -124,7 +130,7 @@ def operation_case(
     layout.pack_into(block, 0, *values)
     return Case(
         *(
-            case.title + ", wild" * wild,
+            case.title + f", {wild}" * bool(wild),
             launch.grid,
             kernel.workgroup,
             bytes(block),
@@ -134,12 +140,14 @@ def operation_case(
     )
 
 
-def _numbers(nbytes: int, wild: bool) -> bytes:
+def _numbers(nbytes: int, wild: str) -> bytes:
     """Normal ones of bfloat16, which are such in pairs as float32, too."""
     rng = np.random.default_rng(_SEED)
     some = rng.standard_normal(-(-nbytes // 4) * 2, np.float32)
     words = (some.view(np.uint32) >> 16).astype(np.uint16).view(np.float32)
-    if wild:
+    if wild == "nothing":
+        words[:] = np.nan
+    elif wild:
         which = rng.random(len(words))
         words[which < 0.3] = -np.inf
         words[which < 0.06] = np.inf

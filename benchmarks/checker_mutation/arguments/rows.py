@@ -27,7 +27,18 @@ _NOT_FROM_THERE = (
     "Waves that come here have two loads under way, which it allows"
 )
 
+_NEXT_ROW = (
+    "the lanes that are let in as well, which no row of the workgroup is left for, hold the first "
+    "columns of the next row: they store what the next workgroup stores there, the same words, and "
+    "behind the last row the next test has them stay away"
+)
+_NONE_ANYWAY = (
+    "the lanes that are let in as well have a distance of parts that is no number: whatever they "
+    "make of it, their results are replaced by no number before they are stored"
+)
+
 _NORM, _MERGE = "rms_norm_bf16_c4096_l256", "merge_state_bf16_b8"
+_CASCADE = "cascade_merge_bf16"
 
 ARGUMENTS = (
     Stated(
@@ -126,6 +137,24 @@ ARGUMENTS = (
         > s_or_b64 exec, exec, s[2]
           s_mov_b64 s[2], 0
           s_and_b64 vcc, exec, s[2]
+        """,
+    ),
+    Stated(
+        *(_CASCADE, "EXEC", _NEXT_ROW),
+        """
+          v_cmp_gt_u32 vcc, s, v
+        > s_and_saveexec_b64 s[2], vcc
+          s_cbranch_execz
+          s_load_dwordx2 s[2], s[2], 0x88
+        """,
+    ),
+    Stated(
+        *(_CASCADE, "EXEC", _NONE_ANYWAY),
+        """
+          v_mov_b64 v[2], v[2]
+        > s_and_saveexec_b64 s[2], s[2]
+          s_xor_b64 s[2], exec, s[2]
+          s_cbranch_execz
         """,
     ),
 )
