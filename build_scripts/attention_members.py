@@ -215,6 +215,8 @@ def _member(
     pairs: tuple[str, ...] = ("-fno-slp-vectorize",) if capped and head_dim > 192 else ()
     if pairs and (target, dtype) == ("Cdna3", "fp16"):  # one SGPR less
         pairs += "-mllvm", "-disable-machine-cse"
+    if capped and target == "Cdna4":  # else renewals are in the loop, the epilogue in no cache
+        pairs += "-mllvm", "-force-loop-cold-block"
     accepts = (
         {"tile_rows": [tile_rows], "round_mode": [round_mode]}
         if merges

@@ -14,13 +14,13 @@ from pathlib import Path
 from amdattn.paths import PACKED_SUFFIX
 
 
-def packed(image: bytes, preset: int = 6) -> bytes:
-    """A code object, compressed; at a lesser preset in less time, to some more bytes."""
+def packed(image: bytes) -> bytes:
+    """A code object, compressed."""
     import lzma
 
     # Instructions are words of 4 bytes; no object is longer than the dictionary.
     words = {"lc": 0, "lp": 2, "pb": 2, "dict_size": 1 << 18}
-    return lzma.compress(image, filters=[{"id": lzma.FILTER_LZMA2, "preset": preset, **words}])
+    return lzma.compress(image, filters=[{"id": lzma.FILTER_LZMA2, "preset": 6, **words}])
 
 
 def is_packed(file: Path) -> bool:

@@ -96,9 +96,8 @@ def test_the_wheel_has_no_more_than_eight_megabytes(modules: dict[Path, str]) ->
 
 
 def size_in_wheel(file: Path) -> int:
-    """Bytes, or a few more: code objects are compressed in a third of the time here."""
     image = file.read_bytes()
-    return len(packed(image, preset=1)) if is_packed(file) else len(zlib.compress(image, 6))
+    return len(packed(image)) if is_packed(file) else len(zlib.compress(image, 6))
 
 
 def test_code_objects_of_the_wheel_are_those_of_the_manifest(
