@@ -125,7 +125,7 @@ INTEGERS = {"num_splits": (1, 2), "split_k": (1, 2), "batch": (1, 2), "stream": 
 INTEGERS |= dict.fromkeys(("max_seqlen_q", "max_seqlen_k", "max_seqlen"), (21, 24))
 INTEGERS |= dict.fromkeys(("seqlen_q", "seqlen_kv"), (9, 300))
 INTEGERS |= dict.fromkeys(("num_heads_q", "head_dim", "head_dim_v"), (64, 128))
-INTEGERS |= {"num_heads_kv": (2, 4), "total_q": (), "total_kv": (), "shape": (4, 8)}
+INTEGERS |= {"num_heads_kv": (2, 4), "total_q": (), "total_kv": (), "gaps": (), "shape": (4, 8)}
 INTEGERS |= {"max_total_k": (24, 30)}
 INTEGERS |= {"m": (4, 8), "n": (32, 64), "k": (128, 256)}
 FLAGS = dict.fromkeys(("causal", "deterministic", "top_left", "sinks", "bias"), (False, True))
@@ -173,7 +173,8 @@ def _same(a, b):
 
 
 @pytest.mark.parametrize(
-    ("call", "name"), [c for c in CASES if c[1] not in WORDS | {"total_q", "total_kv", "stream"}]
+    ("call", "name"),
+    [c for c in CASES if c[1] not in WORDS | {"total_q", "total_kv", "gaps", "stream"}],
 )
 def test_a_changed_value_counts(call, name):
     values = {**NUMBERS, **INTEGERS, **FLAGS}[name]

@@ -26,8 +26,6 @@ from amdattn.cli.report import write_report
 from amdattn.device import manifest
 from amdattn.errors import AmdattnError
 
-_TILES = 1  # of an operation that a line has room for
-
 
 def info(
     kernels: Annotated[
@@ -75,25 +73,23 @@ def _every_kernel(rows: Sequence[Mapping[str, Any]]) -> Group:
     columns = ("kernel", "tile", "VGPR\n(AGPR)")
     tables = {arch: Table(*columns, title=arch) for arch in archs}
     for row in rows:
-        sizes = " x ".join(map(str, row["tile"].values()))
+        sizes = "x".join(map(str, row["tile"].values()))
         table = tables[row["arch"]]
         table.add_row(row["name"], sizes, row["vgpr (agpr)"])
     return Group(*tables.values())
 
 
 def _kernel_groups() -> Table:
-    """A row for each operation: what its kernels are for, and how many there are."""
-    groups: dict[tuple[str, str], list[manifest.KernelSpec]] = {}
+    """A row for each operation: what its kernels are for, and how many each architecture has."""
+    groups: dict[str, list[manifest.KernelSpec]] = {}
     for kernel in amdattn.kernels():
-        groups.setdefault((kernel.op, kernel.arch), []).append(kernel)
-    table = Table("operation", "target", "element types", "tiles", "kernels")
-    for (op, arch), kernels in groups.items():
+        groups.setdefault(kernel.op, []).append(kernel)
+    archs = sorted({kernel.arch for kernels in groups.values() for kernel in kernels})
+    table = Table("operation", "element types", *(f"kernels, {arch}" for arch in archs))
+    for op, kernels in groups.items():
         dtypes = dict.fromkeys(kernel.dtype for kernel in kernels)
-        tiles = dict.fromkeys("x".join(map(str, k.tile.values())) for k in kernels if k.tile)
-        shown = ", ".join([*tiles][:_TILES]) + f" and {len(tiles) - _TILES} more" * (
-            len(tiles) > _TILES
-        )
-        table.add_row(op, arch, ", ".join(dtypes), shown, str(len(kernels)))
+        counts = (str(sum(kernel.arch == arch for kernel in kernels)) for arch in archs)
+        table.add_row(op, ", ".join(dtypes), *counts)
     return table
 
 

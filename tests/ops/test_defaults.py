@@ -54,6 +54,10 @@ _NAMES: tuple[tuple[Any, str], ...] = (
 COMMON = {name: default for default, names in _NAMES for name in names.split()}
 # Those that have another one, and why.
 OWN: dict[str, dict[str, Any]] = {
+    # None, or one, unless somebody counts them.
+    "ops.attention.problem.AttentionProblem": {"gaps": 0},
+    "ops.attention.varlen_cost.best_cut": {"class_log2": 0},
+    "ops.attention_backward.splitting.Splits": {"heads": 1, "rows": 1},
     # Orders of BLAS: sums of parts in one order unless told that any is good enough.
     "ops.gemm.small_m.gemm_nt": {"deterministic": True},
     "ops.gemm.problem.GemmProblem": {"deterministic": True},

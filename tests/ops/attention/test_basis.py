@@ -69,7 +69,8 @@ def test_plans_are_those_of_planning_anew(kind, props):
         assert plan.launches == fresh.launches
         assert plan.explain() == fresh.explain()
         assert plan.reasons == fresh.reasons and repr(plan.launches) == repr(fresh.launches)
-    assert derived or kind in ("left", "causal", "top left", "gathered")
+    # Of several lengths the sum of all keys counts, which changes here with the greatest.
+    assert derived or kind in ("left", "causal", "top left", "gathered", "varlen")
 
 
 def test_what_a_kernel_takes_ends_where_it_ends():
