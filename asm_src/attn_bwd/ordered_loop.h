@@ -126,13 +126,32 @@ struct OrderedLoop : Backward<S> {
                                                                                    read_columns);
     }
   }
-  template <int i>
-  __device__ __forceinline__ bool seen() const {
-    constexpr int t = i / (4 * kH), h = i / 4 % kH, e = i % 4;
-    const int row = first_row + 4 * g + 16 * h + e;
-    const int key = work.first_key + (wave * kT + t) * S::kTile + c, distance = key - row;
-    return distance >= work.least_distance && distance <= work.most_distance && row < work.rows &&
-           key < work.keys;
+  // An element in these lanes, 0 in others.
+  static __device__ __forceinline__ void keep(f32x4& of, int e, uint64_t lanes) {
+    float x = of[e];
+    ordered::v_cndmask_b32_0_or(x, lanes);
+    of[e] = x;
+  }
+  // 0 where a row does not see a key. All rows of a tile but a sequence's last one are there.
+  __device__ __forceinline__ void mask(f32x4 (&of)[kT][kH]) const {
+    const uint32_t span = uint32_t(work.most_distance) - uint32_t(work.least_distance);
+    const int rows = work.rows - first_row;
+    unroll<kT * kH>([&]<int n>() {
+      constexpr int t = n / kH, h = n % kH;
+      const int key = work.first_key + (wave * kT + t) * S::kTile + c, row = 4 * g + 16 * h;
+      // From the first key that the row sees; beyond all of them where there is no key.
+      const int distance = key < work.keys ? key - first_row - row - work.least_distance : -1;
+      unroll<4>([&]<int e>() {
+        keep(of[t][h], e, __builtin_amdgcn_ballot_w64(uint32_t(distance - e) <= span));
+      });
+    });
+    if (__builtin_expect(rows >= S::kRows, true)) return;
+    unroll<kH>([&]<int h>() {
+      unroll<4>([&]<int e>() {
+        const uint64_t there = __builtin_amdgcn_ballot_w64(4 * g + 16 * h + e < rows);
+        for (int t = 0; t < kT; ++t) keep(of[t][h], e, there);
+      });
+    });
   }
   // Two to 16 bits, in two steps.
   template <int kWhich, int e>
@@ -209,13 +228,7 @@ struct OrderedLoop : Backward<S> {
       const float x = dp[t][h][e], y = s[t][h][e];
       dp[t][h][e] = ordered::v_mul_f32_vector(x, y);
     } else if constexpr (kDo == Do::kMaskP || kDo == Do::kMaskDs) {
-      if (__builtin_expect(masked != 0, false))
-        unroll<Order::kElements>([&]<int i>() {
-          auto& of = (kDo == Do::kMaskP ? s : dp)[i / (4 * kH)][i / 4 % kH];
-          float x = of[i % 4];
-          ordered::v_cndmask_b32_0_or(x, __builtin_amdgcn_ballot_w64(seen<i>()));
-          of[i % 4] = x;
-        });
+      if (__builtin_expect(masked != 0, false)) mask(kDo == Do::kMaskP ? s : dp);
     } else if constexpr (kDo == Do::kRoundP) {
       const float x = s[t][h][e];
       round_one<0, n % 2>(x);
