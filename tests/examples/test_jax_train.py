@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,7 +47,8 @@ def test_fifty_steps(example: Any, name: str) -> None:
     assert losses.shape == (3, 50)
     # Near a guess among 256 bytes; how near depends on the text, the documentation as it is.
     assert (losses[:, 0] < np.log(256) + 0.5).all()
-    assert (losses[:, -5:].mean(axis=1) < losses[:, 0] - 0.15).all()
+    # Of what is held out, which is the mean of many batches.
+    assert all(run.looks[50] < run.looks[0] - 0.15 for run in runs)
     ours, half, exact = runs
     assert 0 < example.compare.distance(ours, exact) < 0.05  # rounded, and not otherwise
     assert example.compare.distance(half, exact) < 0.05
@@ -93,16 +93,6 @@ def test_only_its_own_run_has_kernels(example: Any, name: str) -> None:
         assert f"custom_call @amdattn.{operation}(" in lowered[by.AMDATTN], operation
     assert "dot_general" not in lowered[by.AMDATTN]
     assert "amdattn." not in lowered[by.XLA] and "amdattn." not in lowered[by.EXACT]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", MODELS)
-def test_a_thousand_steps(example: Any, name: str, tmp_path: Path) -> None:
-    """Every bar of the README."""
-    example.train.main(name, steps=1000, seed=0, out=tmp_path)
-    with (tmp_path / f"{name}.csv").open(newline="") as file:
-        header, *rows = csv.reader(file)
-    assert header[:3] == ["step", "amdattn", "amdattn held out"] and len(rows) == 1001
 
 
 def runs_of(example: Any, ours: Any, half: float = 0.01) -> Any:
