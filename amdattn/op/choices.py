@@ -16,6 +16,19 @@ Rejected = tuple[KernelSpec, list[Mismatch]]
 
 
 @dataclass(frozen=True, slots=True)
+class KernelChoice:
+    """A kernel and its estimated clocks, where there is nothing else to choose."""
+
+    kernel: KernelSpec
+    clk: float
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What tells it from the others."""
+        return {"kernel": self.kernel.name}
+
+
+@dataclass(frozen=True, slots=True)
 class Choices(Generic[C]):
     """Every legal way to do something, and what is in the way of kernels that cannot.
 

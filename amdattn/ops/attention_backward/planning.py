@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from amdattn.arch.attention_kernels import ATTENTION_KERNELS
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates
 from amdattn.errors import UnsupportedProblem
-from amdattn.op.choices import Choices, Rejected
+from amdattn.op.choices import Choices, KernelChoice, Rejected
 from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Launch, Plan
@@ -48,19 +47,6 @@ _MOST_ROWS = 2**31 - 1  # of dq in a batch entry, of all heads: their number has
 _LIMITED = ("batch", "seqlen_q", "seqlen_kv", "num_heads_q", "num_splits")
 _LISTED = ("causal", "sinks", "varlen", "top_left")
 _UNBUILT: Mapping[str, object] = {"dropout_p": 0.0, "gather": ""}
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A kernel and its estimated clocks."""
-
-    kernel: KernelSpec
-    clk: float
-
-    @property
-    def facts(self) -> dict[str, object]:
-        """What tells it from the others."""
-        return {"kernel": self.kernel.name}
 
 
 # -- kernels ---------------------------------------------------------------------------------------
@@ -111,11 +97,11 @@ def cost_clk(kernel: KernelSpec, problem: BackwardProblem, props: DeviceProps) -
 
 def choices(
     problem: BackwardProblem, props: DeviceProps, rows: Sequence[KernelSpec]
-) -> Choices[Choice]:
+) -> Choices[KernelChoice]:
     """Every kernel that takes a problem, those of fewer columns first."""
     found = [(row, mismatches(row, problem)) for row in candidates(rows, BACKWARD, props)]
     found.sort(key=_columns)
-    items = [Choice(row, cost_clk(row, problem, props)) for row, wrong in found if not wrong]
+    items = [KernelChoice(row, cost_clk(row, problem, props)) for row, wrong in found if not wrong]
     rejected = [one for one in found if one[1]]
     rejected.sort(key=lambda one: (len(one[1]), -_columns(one)))
     return Choices(tuple(items), tuple(rejected), rows)
@@ -125,7 +111,7 @@ def _columns(one: Rejected) -> int:
     return int(one[0].params["head_dim"] + one[0].params["head_dim_v"])
 
 
-def best(items: Sequence[Choice]) -> Choice:
+def best(items: Sequence[KernelChoice]) -> KernelChoice:
     """The one whose columns are nearest."""
     return items[0]
 
@@ -134,7 +120,10 @@ def best(items: Sequence[Choice]) -> Choice:
 
 
 def build(
-    problem: BackwardProblem, props: DeviceProps, choice: Choice, choices: Choices[Choice]
+    problem: BackwardProblem,
+    props: DeviceProps,
+    choice: KernelChoice,
+    choices: Choices[KernelChoice],
 ) -> Plan[BackwardProblem]:
     """The plan of a choice."""
     kernel = choice.kernel

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
+from amdattn.op.choices import KernelChoice
 from amdattn.op.operation import Case, Expected, Operation
 from amdattn.ops.attention.scheduling import SCHEDULE
 from amdattn.ops.attention.select import ATTENTION, MERGE
@@ -19,7 +20,7 @@ from amdattn.ops.cascade import planning
 from amdattn.ops.cascade.cascade import planned
 from amdattn.ops.cascade.command_options import OPTIONS, problem
 from amdattn.ops.cascade.execution import CascadePlan
-from amdattn.ops.cascade.planning import CASCADE_MERGE, Choice
+from amdattn.ops.cascade.planning import CASCADE_MERGE
 from amdattn.ops.cascade.problem import CascadeProblem
 from amdattn.ops.decode.cases import DecodeCase, expected as of_cache
 from amdattn.ops.decode.layouts import LAYOUTS
@@ -193,7 +194,7 @@ def larger(on_gpu: bool) -> Iterator[CascadeCase]:
     yield _case((batch, 1, 256, 16, 4, 128), prefix, (256, 17, 100), page_size=16)
 
 
-OPERATION: Operation[Any, Choice] = Operation(
+OPERATION: Operation[Any, KernelChoice] = Operation(
     name="cascade",
     title="attention over a shared prefix and a cache",
     kernel_ops=(CASCADE_MERGE, CACHE_ROWS, ATTENTION, MERGE, SCHEDULE, LSE_ROWS, DECODE),

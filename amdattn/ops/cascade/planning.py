@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates
-from amdattn.op.choices import Choices
+from amdattn.op.choices import Choices, KernelChoice
 from amdattn.op.mismatch import Mismatch
 from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
 from amdattn.op.workspace import Region, WorkspaceLayout
@@ -42,25 +42,12 @@ _K, _V, PREFIX_O, _LSE, _OWN_LSE = (*("prefix_k", "prefix_v", "prefix_o", "prefi
 _SCALES, _OWN_O = "prefix_scales", "own_o"
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """The kernel that merges."""
-
-    kernel: KernelSpec
-    clk: float
-
-    @property
-    def facts(self) -> dict[str, object]:
-        """What tells it from the others."""
-        return {"kernel": self.kernel.name}
-
-
 def choices(
     problem: CascadeProblem, props: DeviceProps, rows: Sequence[KernelSpec]
-) -> Choices[Choice]:
+) -> Choices[KernelChoice]:
     """Every kernel that merges such results."""
     found, own = candidates(rows, CASCADE_MERGE, props), problem.own
-    taking = tuple(Choice(row, 0.0) for row in found if row.dtype == own.dtype)
+    taking = tuple(KernelChoice(row, 0.0) for row in found if row.dtype == own.dtype)
     rejected = tuple(
         (row, [Mismatch("dtype", own.dtype, (row.dtype,))])
         for row in found
@@ -69,7 +56,7 @@ def choices(
     return Choices(taking, rejected, rows)
 
 
-def best(items: Sequence[Choice]) -> Choice:
+def best(items: Sequence[KernelChoice]) -> KernelChoice:
     """The only one."""
     return items[0]
 
@@ -114,7 +101,10 @@ class _Prefix:
 
 
 def build(
-    problem: CascadeProblem, props: DeviceProps, choice: Choice, choices: Choices[Choice]
+    problem: CascadeProblem,
+    props: DeviceProps,
+    choice: KernelChoice,
+    choices: Choices[KernelChoice],
 ) -> Plan[CascadeProblem]:
     """The plan of a choice.
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates
-from amdattn.op.choices import Choices, Rejected
+from amdattn.op.choices import Choices, KernelChoice, Rejected
 from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
@@ -32,31 +31,27 @@ _SQUARES_CLK, _RESIDUAL_CLK, _OUTPUT_CLK, _PARTIAL_CLK = 14, 194, 264, 183
 _LOAD_BYTES_PER_CLK = 65  # of a CU
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A kernel and its estimated clocks."""
-
-    kernel: KernelSpec
-    clk: float
-
-    @property
-    def facts(self) -> dict[str, object]:
-        """What tells it from the others."""
-        return {"kernel": self.kernel.name}
+def mismatches_of_rows(
+    kernel: KernelSpec, dtype: str, weight_dtype: str | None, sizes: Mapping[str, int]
+) -> list[Mismatch]:
+    """Types and sizes, by name, that a kernel of rows does not take."""
+    found = []
+    if dtype != kernel.dtype:
+        found.append(Mismatch("dtype", dtype, (kernel.dtype,)))
+    if weight_dtype != kernel.params["weight_dtype"]:
+        allowed = (kernel.params["weight_dtype"],)
+        found.append(Mismatch("weight_dtype", weight_dtype, allowed))
+    for name, value in sizes.items():
+        least, most = kernel.accepts[name]
+        if not least <= value <= most:
+            found.append(Mismatch(name, value, (Span(least, most),)))
+    return found
 
 
 def mismatches(kernel: KernelSpec, problem: NormProblem) -> list[Mismatch]:
     """Everything in `problem` that `kernel` does not implement; empty if it solves it."""
-    found = []
-    if problem.dtype != kernel.dtype:
-        found.append(Mismatch("dtype", problem.dtype, (kernel.dtype,)))
-    if problem.weight_dtype != kernel.params["weight_dtype"]:
-        allowed = (kernel.params["weight_dtype"],)
-        found.append(Mismatch("weight_dtype", problem.weight_dtype, allowed))
-    for name, value in (("rows", problem.rows), ("columns", problem.columns)):
-        least, most = kernel.accepts[name]
-        if not least <= value <= most:
-            found.append(Mismatch(name, value, (Span(least, most),)))
+    sizes = {"rows": problem.rows, "columns": problem.columns}
+    found = mismatches_of_rows(kernel, problem.dtype, problem.weight_dtype, sizes)
     if problem.residual not in kernel.accepts["residual"]:
         allowed = tuple(kernel.accepts["residual"])
         found.append(Mismatch("residual", problem.residual, allowed))
@@ -119,27 +114,27 @@ def cost_clk(kernel: KernelSpec, problem: NormProblem, props: DeviceProps) -> fl
 
 def choices(
     problem: NormProblem, props: DeviceProps, rows: Sequence[KernelSpec]
-) -> Choices[Choice]:
+) -> Choices[KernelChoice]:
     """Every kernel that takes a problem."""
     found = [(row, mismatches(row, problem)) for row in candidates(rows, RMS_NORM, props)]
-    items = [Choice(row, cost_clk(row, problem, props)) for row, wrong in found if not wrong]
-    rejected = sorted(((row, wrong) for row, wrong in found if wrong), key=_distance)
+    items = [KernelChoice(row, cost_clk(row, problem, props)) for row, wrong in found if not wrong]
+    rejected = sorted(((row, wrong) for row, wrong in found if wrong), key=distance)
     return Choices(tuple(items), tuple(rejected), rows)
 
 
-def _distance(rejected: Rejected) -> tuple[int, bool]:
+def distance(rejected: Rejected) -> tuple[int, bool]:
     """Rows are easier to change than columns, which a model has."""
     wrong = rejected[1]
     return len(wrong), any(one.argument == "columns" for one in wrong)
 
 
-def best(items: Sequence[Choice]) -> Choice:
+def best(items: Sequence[KernelChoice]) -> KernelChoice:
     """The one of least estimated time."""
     return min(items, key=lambda choice: choice.clk)
 
 
 def build(
-    problem: NormProblem, props: DeviceProps, choice: Choice, choices: Choices[Choice]
+    problem: NormProblem, props: DeviceProps, choice: KernelChoice, choices: Choices[KernelChoice]
 ) -> Plan[NormProblem]:
     """The plan of a choice."""
     kernel = choice.kernel

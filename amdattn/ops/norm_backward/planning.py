@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates
-from amdattn.op.choices import Choices, Rejected
+from amdattn.op.choices import Choices, KernelChoice
 from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
 from amdattn.op.workspace import Region, WorkspaceLayout
+from amdattn.ops.norm.planning import distance, mismatches_of_rows
 from amdattn.ops.norm_backward.problem import NormBackwardProblem
 
 RMS_NORM_BACKWARD = "rms_norm_backward"  # of KernelSpec.op
@@ -25,31 +25,10 @@ _WAVES_OF_CU = 16  # that a grid has, if there are as many rows
 _ROW_BYTES_PER_CLK = 32  # of a CU, from and to caches: for estimates
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A kernel and its estimated clocks."""
-
-    kernel: KernelSpec
-    clk: float
-
-    @property
-    def facts(self) -> dict[str, object]:
-        """What tells it from the others."""
-        return {"kernel": self.kernel.name}
-
-
 def mismatches(kernel: KernelSpec, problem: NormBackwardProblem) -> list[Mismatch]:
     """Everything in `problem` that `kernel` does not implement; empty if it solves it."""
-    found = []
-    if problem.dtype != kernel.dtype:
-        found.append(Mismatch("dtype", problem.dtype, (kernel.dtype,)))
-    if problem.weight_dtype != kernel.params["weight_dtype"]:
-        allowed = (kernel.params["weight_dtype"],)
-        found.append(Mismatch("weight_dtype", problem.weight_dtype, allowed))
-    for name, value in (("columns", problem.columns), ("rows", problem.all_rows)):
-        least, most = kernel.accepts[name]
-        if not least <= value <= most:
-            found.append(Mismatch(name, value, (Span(least, most),)))
+    sizes = {"columns": problem.columns, "rows": problem.all_rows}
+    found = mismatches_of_rows(kernel, problem.dtype, problem.weight_dtype, sizes)
     most = kernel.accepts["max_workgroups"]
     if problem.groups > most:  # each has one at least
         found.append(Mismatch("groups", problem.groups, (Span(1, most),)))
@@ -90,28 +69,25 @@ def cost_clk(kernel: KernelSpec, problem: NormBackwardProblem, props: DeviceProp
 
 def choices(
     problem: NormBackwardProblem, props: DeviceProps, rows: Sequence[KernelSpec]
-) -> Choices[Choice]:
+) -> Choices[KernelChoice]:
     """Every kernel that takes a problem, those of fewer columns first."""
     found = [(row, mismatches(row, problem)) for row in candidates(rows, RMS_NORM_BACKWARD, props)]
     found.sort(key=lambda one: int(one[0].accepts["columns"][1]))
-    items = [Choice(row, cost_clk(row, problem, props)) for row, wrong in found if not wrong]
-    rejected = sorted((one for one in found if one[1]), key=_distance)
+    items = [KernelChoice(row, cost_clk(row, problem, props)) for row, wrong in found if not wrong]
+    rejected = sorted((one for one in found if one[1]), key=distance)
     return Choices(tuple(items), tuple(rejected), rows)
 
 
-def _distance(rejected: Rejected) -> tuple[int, bool]:
-    """Rows are easier to change than columns, which a model has."""
-    wrong = rejected[1]
-    return len(wrong), any(one.argument == "columns" for one in wrong)
-
-
-def best(items: Sequence[Choice]) -> Choice:
+def best(items: Sequence[KernelChoice]) -> KernelChoice:
     """The one of the fewest columns that suffice."""
     return items[0]
 
 
 def build(
-    problem: NormBackwardProblem, props: DeviceProps, choice: Choice, choices: Choices[Choice]
+    problem: NormBackwardProblem,
+    props: DeviceProps,
+    choice: KernelChoice,
+    choices: Choices[KernelChoice],
 ) -> Plan[NormBackwardProblem]:
     """The plan of a choice."""
     kernel = choice.kernel
