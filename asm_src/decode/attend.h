@@ -28,9 +28,8 @@ inline constexpr float kTop = S::kElement == Element::kBf16 ? 8 : 7;
 
 template <class S>
 struct Rows {
-  // Several tiles have no registers for `top` in the loop, nor for more branches: weights are 1 at
-  // their reference, which is that far below the greatest score, and what is less than 2^-126 of
-  // another wave or part, or of what came later, counts as 0 times its O.
+  // Several tiles have no registers for `top` in the loop: weights are 1 at their reference, which
+  // is that far below the greatest score.
   static constexpr bool kOfOne = S::kTiles == 1;
   bf16x8 q[S::kTiles][S::kKSteps];
   f32x4 o[S::kTiles][S::kProducts];  // O^T: row 4 g + j of a product's columns, query row r
@@ -134,7 +133,7 @@ struct Rows {
         reference[t] = (most - before) * rate > room ? fresh : before;
         float by = (before - base_of(reference[t])) * rate;
         // In two steps where the exponential would flush what its product with O need not.
-        if (kOfOne && __builtin_expect(any_lane(by < kLeastExponent && by > -kInf), false)) {
+        if (__builtin_expect(any_lane(by < kLeastExponent && by > -kInf), false)) {
           const float first = by < kLeastExponent ? 0x1p-64f : 1.0f;
           by = by < kLeastExponent ? by + 64 : by;
           for (int i = 0; i < S::kProducts; ++i) o[t][i] *= first;

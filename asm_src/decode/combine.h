@@ -14,8 +14,8 @@ struct Sums {
   f32x4 o[2] = {};
   // What the first `count` of them come to. `kRaw`: O is not divided by the sum yet. The
   // exponential flushes what its product with O does not: so it is that of 2^kDepth more, and where
-  // a weight is less than kFar O takes a part of it before, if `kFarToo`.
-  template <bool kRaw, bool kFarToo, int kCount>
+  // a weight is less than kFar O takes a part of it before.
+  template <bool kRaw, int kCount>
   static __device__ __forceinline__ Sums of(Sums (&each)[kCount], float rate, int count = kCount) {
     constexpr float kDepth = 24, kFar = -64;
     Sums all{each[0].reference, 0};
@@ -34,7 +34,7 @@ struct Sums {
       weight[n] = kRaw ? factor : sum;
       all.sum = n == 0 ? sum : all.sum + sum;
     }
-    if (kFarToo && __builtin_expect(any_lane((least - base) * rate < kFar), false))
+    if (__builtin_expect(any_lane((least - base) * rate < kFar), false))
       for (int n = 0; n < kCount; ++n) {
         const bool is_far = exponent[n] < kFar;
         const float first = is_far ? 0x1p-64f : 1.0f;
@@ -113,11 +113,17 @@ class Combine {
     if (top >= 0 && __builtin_expect(!all_finite, false)) return false;
     if (parts_ == 1 || !arrive()) return true;
     is_careful_ = false;  // nothing of what is merged has been written
-    unroll<S::kTiles>([&]<int t>() {
+    if constexpr (S::kTiles == 1) {
       unroll<S::kPanels>([&]<int p>() {
-        if (has_columns<p>()) finish<p>(over_parts<p>(t), t);
+        if (has_columns<p>()) finish<p>(over_parts<p>(0), 0);
       });
-    });
+    } else {  // once in the code, most of whose time is its fetch
+#pragma clang loop unroll(disable)
+      for (int t = 0; t < S::kTiles; ++t)
+        unroll<S::kPanels>([&]<int p>() {
+          if (has_columns<p>()) finish<p>(over_parts<p>(t), t);
+        });
+    }
     return true;
   }
 
@@ -178,7 +184,7 @@ class Combine {
     Sums each[S::kWaves];
     unroll<S::kWaves>([&]<int w>() { each[w] = of_wave(w); });
     __builtin_amdgcn_sched_barrier(0);  // all are under way before the first is used
-    return Sums::of<true, Rows<S>::kOfOne>(each, rate_);
+    return Sums::of<true>(each, rate_);
   }
 
   // ---- Parts in memory: O of all rows that are there, then reference and sum of each.
@@ -247,7 +253,7 @@ class Combine {
         to.sum = is_one ? __builtin_bit_cast(float, uint32_t(sum[n] >> 32)) : 0;
         for (int i = 0; i < 2; ++i) to.o[i] = __builtin_bit_cast(f32x4, o[n][i]);
       }
-      sums = Sums::of<false, Rows<S>::kOfOne>(each, rate_, 1 + parts_ - first);
+      sums = Sums::of<false>(each, rate_, 1 + parts_ - first);
     }
     return sums;
   }

@@ -18,6 +18,17 @@ def test_held(kind: str, name: str) -> None:
         assert verdict.holds, f"head {head}: {verdict.complaint}"
 
 
+# Found by `benchmarks/cache_inputs.py`: kind, class, number, seed.
+FOUND = [("cascade", "runs far below", 15, 43)]
+
+
+@pytest.mark.parametrize(("kind", "name", "number", "seed"), FOUND, ids=str)
+def test_found(kind: str, name: str, number: int, seed: int) -> None:
+    verdicts, _ = made(kind, name, number, seed).run()
+    for head, verdict in enumerate(verdicts):
+        assert verdict.holds, f"head {head}: {verdict.complaint}"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "name"), HELD, ids=IDS)
 def test_held_many_times(kind: str, name: str) -> None:

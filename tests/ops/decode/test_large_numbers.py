@@ -91,27 +91,3 @@ def test_the_same_cache_of_8_bits_by_either_way(k_descale: float) -> None:
     decoded = amdattn.flash_attn_with_kvcache(q[:, :DECODED], k, v, **given)
     difference = chunk[:, :DECODED].astype(np.float32) - decoded.astype(np.float32)
     assert np.abs(difference).max() <= 2 * ROUNDING * np.abs(decoded.astype(np.float32)).max()
-
-
-@pytest.mark.parametrize("splits", [1, 2, 3])
-@pytest.mark.parametrize("run", [16, 32, 64, 256, 400])
-@pytest.mark.parametrize("log2_weight", [-30.0, -92.0, -110.0, -126.5, -133.5])
-def test_runs_of_keys_far_below_count(log2_weight: float, run: int, splits: int) -> None:
-    """All keys of waves, of turns of a wave or of parts, with many keys of the greatest score."""
-    q = np.zeros((1, 1, 1, HEAD_DIM), BF16)
-    k, v = (np.zeros((1, 512, 1, HEAD_DIM), BF16) for _ in "kv")
-    nats, far = log2_weight * np.log(2), np.arange(512) // run % 2 == 0
-    q[..., :2] = 1
-    k[0, far, 0, 0] = nats
-    rest = nats - np.float64(k[0, 0, 0, 0])
-    k[0, far, 0, 1] = rest
-    v[0, far] = 2.0**100
-    v[0, far, 0, 1] = np.inf
-    out = amdattn.flash_attn_with_kvcache(
-        *(q, k, v), cache_seqlens=np.full(1, 512, np.int32), softmax_scale=1.0, num_splits=splits
-    )
-    found = np.asarray(out, np.float64)[0, 0, 0]
-    weight = np.exp(np.float64(k[0, 0, 0, 0]) + np.float64(k[0, 0, 0, 1]))
-    weight *= far.sum() / (~far).sum()
-    np.testing.assert_allclose(found[0], weight * 2.0**100, rtol=2.0**-7)
-    assert found[1] == np.inf
