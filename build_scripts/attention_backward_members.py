@@ -40,9 +40,8 @@ def attention_backward_members() -> Iterator[dict[str, Any]]:
     """Every kernel."""
     for dtype in _ELEMENT:
         for shape in _ORDERED:
-            yield _member(dtype, *shape, "", (False,), "ORDERED=true", "OPERAND=4")
-            turns = ("ORDERED=true", "OPERAND=4", "TURNS=true")
-            yield _member(dtype, *shape, "_turns", (True,), *turns)
+            yield _member(dtype, *shape, "", (False,), "ORDERED=true")
+            yield _member(dtype, *shape, "_turns", (True,), "ORDERED=true", "TURNS=true")
         for shape in _COMPILED:
             capped = "_softcap" * (shape[:2] in {known[:2] for known in _ORDERED})
             yield _member(dtype, *shape, capped, (False, True))

@@ -158,6 +158,14 @@ struct Backward {
       });
     });
     s_barrier();
+    if constexpr (S::kDirect)
+      read_key_columns_transposed();
+    else
+      read_key_columns();
+    s_barrier();
+  }
+  // Eight keys of a column of a lane: 4 g to 4 g + 3 of a tile, and of the next one.
+  __device__ __forceinline__ void read_key_columns() {
     unroll<kPairs>([&]<int p>() {
       unroll<S::kDqTiles>([&]<int m>() {
         const int column = S::kHeadDim / S::kWaves * wave + S::kTile * m + c;
@@ -171,7 +179,22 @@ struct Backward {
         unroll<4>([&]<int i>() { k_columns[p][m][i] = of_key[2 * i] | of_key[2 * i + 1] << 16; });
       });
     });
-    s_barrier();
+  }
+  __device__ __forceinline__ void read_key_columns_transposed() {
+    const int key = 4 * g + c / 4;
+    unroll<S::kDqTiles>([&]<int m>() {
+      const int chunk = (S::kHeadDim / S::kWaves * wave + S::kTile * m) / 8 + c % 4 / 2;
+      const uint32_t from =
+          uint32_t(lds) + key * 2 * S::kHeadDim + (chunk ^ key % 8) * 16 + c % 2 * 8;
+      unroll<2 * kPairs>([&]<int n>() {
+        const u32x2 x = ordered::ds_read_b64_tr_b16<n * S::kTile * 2 * S::kHeadDim>(from);
+        k_columns[n / 2][m][n % 2 * 2] = x[0];
+        k_columns[n / 2][m][n % 2 * 2 + 1] = x[1];
+      });
+    });
+    ordered::s_waitcnt<ordered::kAnyVm, 0>();
+    for (auto& pair : k_columns)
+      for (auto& one : pair) ordered::settle(one);
   }
 
   // ---- Main loop
@@ -362,27 +385,40 @@ struct Backward {
   }
 
   // ---- After it
-  // `sum<t, n, i>()` is that of the ith of four keys and of column n of the lane's. What lies
-  // beyond the last key or column is outside of the buffer.
+  static __device__ __forceinline__ uint32_t rounded(float lo, float hi) {
+    if constexpr (Here::kConvertsPairs)
+      return pack(lo, hi);
+    else
+      return round_pair<kOf, Rounding::kNearestEven>(lo, hi);
+  }
+  // `sum<t, n, i>()` is an element of accumulator n of tile t of the wave's keys. Its lanes are
+  // columns, a lane's of all n next to each other, and i is a key; or lanes are keys, and i one of
+  // four columns. What lies beyond the last key or column is outside of the buffer.
   template <int kStepsOf, bool kFloats, class Sum>
   __device__ __forceinline__ void store(Sum&& sum, BufferResource to, int stride, int columns,
                                         float scale) const {
     constexpr int kBytes = kFloats ? 4 : 2;
+    const auto store_four = [&](int key, int column, f32x4 x) {
+      const int at = column < columns ? (key * stride + column) * kBytes : int(kOutside);
+      x *= scale;
+      if constexpr (kFloats)
+        buffer_store_dwordx4(to, at, u32x4{bits(x[0]), bits(x[1]), bits(x[2]), bits(x[3])});
+      else
+        buffer_store_dwordx2(to, at, u32x2{rounded(x[0], x[1]), rounded(x[2], x[3])});
+    };
     unroll<S::kWaveTiles>([&]<int t>() {
-      unroll<4>([&]<int i>() {
-        const int key = (wave * S::kWaveTiles + t) * S::kTile + 4 * g + i;
-        const int row = (key * stride + kStepsOf * c) * kBytes;
-        unroll<kStepsOf / 4>([&]<int n>() {
-          float x[4];
-          unroll<4>([&]<int j>() { x[j] = sum.template operator()<t, 4 * n + j, i>() * scale; });
-          const int at = kStepsOf * c + 4 * n < columns ? row + 4 * n * kBytes : int(kOutside);
-          if constexpr (kFloats)
-            buffer_store_dwordx4(to, at, u32x4{bits(x[0]), bits(x[1]), bits(x[2]), bits(x[3])});
-          else
-            buffer_store_dwordx2(to, at,
-                                 u32x2{round_pair<kOf, Rounding::kNearestEven>(x[0], x[1]),
-                                       round_pair<kOf, Rounding::kNearestEven>(x[2], x[3])});
-        });
+      const int tile = (wave * S::kWaveTiles + t) * S::kTile;
+      unroll<4 * (kStepsOf / 4)>([&]<int n>() {
+        if constexpr (S::kDirect) {
+          f32x4 x;
+          unroll<4>([&]<int i>() { x[i] = sum.template operator()<t, n, i>(); });
+          store_four(tile + c, S::kTile * n + 4 * g, x);
+        } else {
+          constexpr int i = n % 4, first = n / 4 * 4;
+          f32x4 x;
+          unroll<4>([&]<int j>() { x[j] = sum.template operator()<t, first + j, i>(); });
+          store_four(tile + 4 * g + i, kStepsOf * c + first, x);
+        }
       });
     });
   }

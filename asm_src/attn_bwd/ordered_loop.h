@@ -2,8 +2,7 @@
 // accumulation registers by number.
 #pragma once
 #include "attn_bwd/backward.h"
-#include "attn_bwd/step_order.h"
-#include "isa/ordered_lanes.h"
+#include "attn_bwd/step_lds_direct.h"
 #include "tile/accumulators.h"
 
 // A tensor by tiles of rows: the last tile first, of one head after the other.
@@ -21,10 +20,10 @@ struct OrderedLoop : Backward<S> {
       Base::group, Base::k, Base::v, Base::lds, Base::k_columns;
   static constexpr Element kOf = S::kElement;
   static constexpr int kH = S::kHalves, kT = S::kWaveTiles, kParts = 2 / kH;
+  static constexpr bool kDirect = S::kDirect;
   static constexpr int kSteps = S::steps(S::kHeadDim), kStepsV = S::steps(S::kHeadDimV);
   static constexpr int kDqTiles = S::kDqTiles, kPairs = S::kTiles / 2, kD = S::kHeadDim;
-  static_assert(S::kHeadDim == S::kHeadDimV && S::kPatchWaves <= S::kWaves);
-
+  static_assert(S::kHeadDim == S::kHeadDimV);
   static_assert(Order::is_valid(Order::kItems));
 
   // Accumulation registers.
@@ -42,13 +41,14 @@ struct OrderedLoop : Backward<S> {
   bf16x8 ring[Order::kRing];
   f32x4 s[kT][kH], dp[kT][kH], dq[kH][kDqTiles], lse[kH], delta[kH];
   Packed p_of[kT], ds_of[kT];
-  u32x2 patch[kH][4];
-  u32x2 of_column[4][kH], ds_rows[2];
-  uint32_t half_up[2][2], exchange[4];
-  uint32_t read_rows[2], read_columns, read_ds[2], write_rows[4], write_columns, write_ds[kT];
-  uint32_t patch_offset[4 * kH], sums_offset, dq_offset[kDqTiles][4 * kH];
-  uint32_t which_row;
-  uint64_t lower_pairs, upper_pairs;  // of each four lanes
+  uint32_t half_up[2][2];
+  StepLds<S> in_lds;
+  // Of a lane's rows of dQ; or of the row that is added next, which moves: by a row, between the
+  // halves of a tile, and back to the first one. (Bytes that an instruction has in a scalar
+  // register may count in the range check or not.)
+  static constexpr int kDqOffsets = Order::kMovesDq ? 1 : 4 * kH;
+  static constexpr int kDqMoves[] = {1, 5, -11};  // rows
+  uint32_t sums_offset, dq_offset[kDqTiles][kDqOffsets], dq_move[3];
   float scale, scale_log2;
   int tile, masked;
   Turn awaited;   // of dQ of the tile before
@@ -56,8 +56,7 @@ struct OrderedLoop : Backward<S> {
   uint32_t polled;
   int full_first, full_count;  // tiles all of whose rows see all keys
   int first_row;
-  int read_by, read_then, read_last, write_by, read_ds_by;
-  bool idle;  // no patch is this wave's
+  StageMoves moves;
 
   __device__ __forceinline__ OrderedLoop(const AttnBwdArgs& args, int id, Local<char>* lds)
       : Base(args, id, lds), kept_id(id) {
@@ -74,56 +73,36 @@ struct OrderedLoop : Backward<S> {
   }
   template <int w>
   __device__ __forceinline__ void matrix() {
-    if constexpr (w < Order::kDq) {
-      constexpr bool of_s = w < Order::kDp;
-      constexpr int idx = of_s ? w : w - Order::kDp;
-      constexpr int place = idx / Order::kUsesOfRow, rest = idx % Order::kUsesOfRow;
-      constexpr int n = place / kH, h = place % kH, half = rest / kT, t = rest % kT;
-      const auto a = part<half>(ring[(of_s ? place : Order::kReadDo + place) % Order::kRing]);
-      const auto b = part<half>(of_s ? k[t][n] : v[t][n]);
+    constexpr typename Order::Part kPart = Order::part_of_window(w);
+    constexpr Product kProduct = kPart.product;
+    constexpr int place = (w - kPart.window) / kPart.uses, use = (w - kPart.window) % kPart.uses;
+    const bf16x8& operand = ring[(kPart.place + place) % Order::kRing];
+    if constexpr (kProduct == Product::kS || kProduct == Product::kDp) {
+      constexpr bool of_s = kProduct == Product::kS;
+      constexpr int n = place / kH, h = place % kH, half = use / kT, t = use % kT;
+      const auto a = part<half>(operand), b = part<half>(of_s ? k[t][n] : v[t][n]);
       auto& to = of_s ? s[t][h] : dp[t][h];
       if constexpr (n == 0 && half == 0)
         ordered::mma_zero<kOf>(to, a, b);
       else
         ordered::mma<kOf>(to, a, b);
-    } else if constexpr (w < Order::kDv) {
-      constexpr int idx = w - Order::kDq;
-      constexpr int place = idx / Order::kUsesOfDs, rest = idx % Order::kUsesOfDs;
-      constexpr int p = place / kH, h = place % kH, half = rest / kDqTiles, m = rest % kDqTiles;
-      const auto a = part<half>(ring[(Order::kReadDs + place) % Order::kRing]);
+    } else if constexpr (kProduct == Product::kDq) {
+      constexpr int p = place / kH, h = place % kH, half = use / kDqTiles, m = use % kDqTiles;
+      const auto a = part<half>(operand);
       if constexpr (p == 0 && half == 0)
         ordered::mma_acc_zero<kOf, of_k(p, m) + 2 * half>(dq[h][m], a);
       else
         ordered::mma_acc<kOf, of_k(p, m) + 2 * half>(dq[h][m], a);
     } else {
-      constexpr bool of_dv_now = w < Order::kDk;
-      constexpr int idx = w - (of_dv_now ? Order::kDv : Order::kDk);
-      constexpr int place = idx / Order::kUsesOfColumns, rest = idx % Order::kUsesOfColumns;
-      constexpr int half = rest / kT, t = rest % kT, n = place * kParts + half;
-      constexpr int first = of_dv_now ? Order::kReadDoColumns : Order::kReadQColumns;
-      const auto b = part<half, (kH == 1)>(ring[(first + place) % Order::kRing]);
-      if constexpr (of_dv_now)
-        ordered::mma_into_acc<kOf, S::kTile, of_dv(t, n)>(p_of[t], b);
+      constexpr int half = use / kT, t = use % kT, n = place * kParts + half;
+      constexpr int sum = kProduct == Product::kDv ? of_dv(t, n) : of_dk(t, n);
+      const auto a = kProduct == Product::kDv ? p_of[t] : ds_of[t];
+      const auto b = part<half, (kH == 1)>(operand);
+      // Lanes are columns, which a lane has neighbours of; or keys, a lane's columns neighbours.
+      if constexpr (kDirect)
+        ordered::mma_into_acc<kOf, S::kTile, sum>(b, a);
       else
-        ordered::mma_into_acc<kOf, S::kTile, of_dk(t, n)>(ds_of[t], b);
-    }
-  }
-  template <int n>
-  __device__ __forceinline__ void read() {
-    auto& to = ring[n % Order::kRing];
-    if constexpr (n < Order::kReadDs) {
-      constexpr bool of_q = n < Order::kReadDo;
-      constexpr int place = of_q ? n : n - Order::kReadDo, chunk = place / kH, h = place % kH;
-      ordered::ds_read_b128<(of_q ? S::kQ : S::kDo) + h * 32 * kD + chunk / 2 * 128>(
-          to, read_rows[chunk % 2]);
-    } else if constexpr (n < Order::kReadDs + Order::kReadsDs) {
-      constexpr int place = n - Order::kReadDs, p = place / kH, h = place % kH;
-      ordered::ds_read_b128<h * 32 * S::kKeys + p / 2 * 128>(to, read_ds[p % 2]);
-    } else {
-      constexpr bool of_do = n < Order::kReadQColumns;
-      constexpr int chunk = n - (of_do ? Order::kReadDoColumns : Order::kReadQColumns);
-      ordered::ds_read_b128<(of_do ? S::kDoColumns : S::kQColumns) + chunk * 1024>(to,
-                                                                                   read_columns);
+        ordered::mma_into_acc<kOf, S::kTile, sum>(a, b);
     }
   }
   // An element in these lanes, 0 in others.
@@ -177,7 +156,9 @@ struct OrderedLoop : Backward<S> {
   __device__ __forceinline__ void run() {
     constexpr int t = n / (4 * kH), h = n / 4 % kH, e = n % 4;  // of an element
     if constexpr (kDo == Do::kRead) {
-      read<n>();
+      in_lds.template read<n>(ring[n % Order::kRing]);
+    } else if constexpr (kDo == Do::kReadRest) {
+      in_lds.template read_rest<n>(ring[n % Order::kRing]);
     } else if constexpr (kDo == Do::kWaitAdds) {
       ordered::s_waitcnt<Order::behind_adds(), ordered::kAnyLgkm>();
     } else if constexpr (kDo == Do::kPass) {
@@ -192,29 +173,22 @@ struct OrderedLoop : Backward<S> {
       ordered::settle(ring[n % Order::kRing]);
     } else if constexpr (kDo == Do::kWaitLoads) {
       ordered::s_waitcnt<Order::behind_loads(), ordered::kAnyLgkm>();
-      for (auto& half : patch)
-        for (auto& row : half) ordered::settle(row);
-    } else if constexpr (kDo == Do::kWriteRows) {
-      ordered::ds_write_b64<S::kTile * 2 * kD*(n / 4)>(write_rows[n % 4], patch[n / 4][n % 4]);
-    } else if constexpr (kDo == Do::kPermute) {
-      constexpr int column = n % 8 / 2, pair = n % 2, half = n / 8;
-      constexpr uint32_t kWhich = column % 2 ? kHighHalfOfBoth : kLowHalfOfBoth;
-      of_column[column][half][pair] = ordered::v_perm_b32(
-          patch[half][2 * pair + 1][column / 2], patch[half][2 * pair][column / 2], kWhich);
-    } else if constexpr (kDo == Do::kWriteColumns) {
-      const u32x2 lo = of_column[kH == 1 ? 2 * n : n][0];
-      const u32x2 hi = kH == 1 ? of_column[(2 * n + 1) % 4][0] : of_column[n % 4][kH - 1];
-      ordered::ds_write_b128<n * 1024>(write_columns, u32x4{lo[0], lo[1], hi[0], hi[1]});
+      in_lds.loaded();
+    } else if constexpr (kDo == Do::kWriteRows || kDo == Do::kPermute || kDo == Do::kWriteColumns ||
+                         kDo == Do::kExchange || kDo == Do::kWriteDs) {
+      in_lds.template run<kDo, n>(ds_of);
     } else if constexpr (kDo == Do::kLoad) {
-      ordered::buffer_load_dwordx2(patch[n / 4][n % 4], patch_offset[n], patches.buffer);
+      in_lds.template load<n>(patches.buffer);
     } else if constexpr (kDo == Do::kLoadSums) {
       auto& to = (n < kH ? lse : delta)[n % kH];
       ordered::buffer_load_dwordx4_f32<(n < kH ? 0 : 4 * S::kRows) + n % kH * 64>(to, sums_offset,
                                                                                   row_sums.buffer);
     } else if constexpr (kDo == Do::kWaitSums) {
-      ordered::s_waitcnt<Order::behind_sums(), ordered::kAnyLgkm>();
-      for (auto& one : lse) ordered::settle(one);
-      for (auto& one : delta) ordered::settle(one);
+      ordered::s_waitcnt<Order::behind_sums(n), ordered::kAnyLgkm>();
+      if constexpr (n == 0)
+        for (auto& one : lse) ordered::settle(one);
+      if constexpr (!kDirect || n == 1)
+        for (auto& one : delta) ordered::settle(one);
     } else if constexpr (kDo == Do::kScale) {
       const float x = s[t][h][e], y = lse[h][e];
       s[t][h][e] = ordered::v_fma_f32_minus(x, scale_log2, y);
@@ -241,29 +215,15 @@ struct OrderedLoop : Backward<S> {
       const auto& from = of_p ? s[tile][half] : dp[tile][half];
       const float lo = from[2 * pair], hi = from[2 * pair + 1];
       (of_p ? p_of : ds_of)[tile][2 * half + pair] = packed<of_p ? 0 : 1>(lo, hi);
-    } else if constexpr (kDo == Do::kExchange) {
-      constexpr int nth = n / Order::kOfExchange, op = n % Order::kOfExchange;
-      constexpr int tile = nth / kH, half = nth % kH;
-      constexpr int kOther = kQuad<1, 0, 3, 2>, kOtherPair = kQuad<2, 3, 0, 1>;
-      auto& x = exchange;
-      const uint32_t own[] = {ds_of[tile][2 * half], ds_of[tile][2 * half + 1]};
-      if constexpr (op < 2)
-        x[op] = ordered::v_mov_b32_dpp<kOther>(own[op]);
-      else if constexpr (op < 4)
-        x[op] = ordered::v_perm_b32_lane(x[op - 2], own[op - 2], which_row);
-      else if constexpr (op == 4)
-        ds_rows[nth % 2][0] = ordered::v_cndmask_b32_dpp<kOtherPair>(x[3], x[2], lower_pairs);
-      else
-        ds_rows[nth % 2][1] = ordered::v_cndmask_b32_dpp<kOtherPair>(x[2], x[3], upper_pairs);
-    } else if constexpr (kDo == Do::kWriteDs) {
-      constexpr int tile = n / kH, half = n % kH;
-      ordered::ds_write_b64<half * 32 * S::kKeys>(write_ds[tile], ds_rows[n % 2]);
     } else if constexpr (kDo == Do::kScaleDq) {
       const float x = dq[h % kH][t % kDqTiles][e];
       dq[h % kH][t % kDqTiles][e] = ordered::v_mul_f32_vector(x, scale);
+      if constexpr (Order::kMovesDq)
+        ordered::v_add_u32_to(dq_offset[t][0], dq_move[e > 0 ? 0 : h > 0 ? 1 : 2]);
     } else if constexpr (kDo == Do::kAddDq) {
       const float x = dq[h % kH][t % kDqTiles][e];
-      ordered::buffer_atomic_add_f32<0>(dq_offset[t][4 * h + e], dq_rows.buffer, x);
+      ordered::buffer_atomic_add_f32<0>(dq_offset[t][Order::kMovesDq ? 0 : 4 * h + e],
+                                        dq_rows.buffer, x);
     } else if constexpr (kDo == Do::kWaitWrites) {
       ordered::s_waitcnt<ordered::kAnyVm, Order::behind_writes()>();
     } else if constexpr (kDo == Do::kBarrier) {
@@ -280,39 +240,18 @@ struct OrderedLoop : Backward<S> {
       else
         see();
     } else if constexpr (kDo == Do::kMoveStage) {
-      move<n>();
+      in_lds.template move<n>(moves);
     } else {
       static_assert(n < 0);
     }
   }
-  // To the next stage, and to the other one of the two of dS: addresses of rows that are read when
-  // all of this step have been, the others before this step uses them.
-  template <int n>
-  __device__ __forceinline__ void move() {
-    if constexpr (n < 2)
-      ordered::v_add_u32_to(read_ds[n], read_ds_by);
-    else if constexpr (n == 2)
-      ordered::v_add_u32_to(read_columns, read_last);
-    else if constexpr (n < Order::kMoveWrites + 4)
-      ordered::v_add_u32_to(write_rows[n - Order::kMoveWrites], write_by);
-    else if constexpr (n < Order::kMoveWriteDs)
-      ordered::v_add_u32_to(write_columns, write_by);
-    else if constexpr (n < Order::kMoveRows)
-      ordered::v_add_u32_to(write_ds[n - Order::kMoveWriteDs], -read_ds_by);
-    else
-      ordered::v_add_u32_to(read_rows[n - Order::kMoveRows], read_by);
-  }
   // By how much they move in the next step.
   __device__ __forceinline__ void turn() {
-    const int third = read_by;
-    read_by = read_then;
-    read_then = read_last;
-    read_last = third;
-    write_by = idle ? 0 : read_then;
-    read_ds_by = -read_ds_by;
+    moves = {moves.then, moves.last, moves.by, -moves.ds};
+    in_lds.turn(moves);
     --tile;
     ordered::settle_uniform(tile);
-    ordered::settle_uniform(read_ds_by);
+    ordered::settle_uniform(moves.ds);
   }
   __device__ __forceinline__ void see() {
     const int nth = tile - full_first;
@@ -357,7 +296,7 @@ struct OrderedLoop : Backward<S> {
       batch_stride = again.dq_stride_batch * 4;
       row_bytes = again.head_dim * 4;
     } else {
-      const bool of_q = wave < kD / kWaveLanes;
+      const bool of_q = StepLds<S>::has_q(wave);
       base = of_q ? again.q : again.dout;
       row_stride = (of_q ? again.q_stride_seq : again.dout_stride_seq) * 2;
       head_stride = (of_q ? again.q_stride_head : again.dout_stride_head) * 2;
@@ -365,20 +304,24 @@ struct OrderedLoop : Backward<S> {
       row_bytes = (of_q ? again.head_dim : again.head_dim_v) * 2;
     }
     const int64_t row = walk.tile * S::kRows + (kOf == kSumsOf ? 0 : work.q_base);
+    const bool is_there = walk.head < group && (!kDirect || walk.tile < work.end);
     const int rows = kOf == kSumsOf ? S::kRows : min_of(work.rows - walk.tile * S::kRows, S::kRows);
     walk.tile_bytes = S::kRows * int(row_stride);
     walk.full_bytes = (S::kRows - 1) * int(row_stride) + row_bytes;
     walk.buffer =
         uniform_descriptor(base + work.batch * batch_stride + head * head_stride + row * row_stride,
-                           walk.head < group ? (rows - 1) * int(row_stride) + row_bytes : 0);
-    if (walk.head >= group) walk.full_bytes = 0;
+                           is_there ? (rows - 1) * int(row_stride) + row_bytes : 0);
+    if (!is_there) walk.full_bytes = 0;
   }
   // dQ, and whose turn it is there.
   __device__ __forceinline__ void back_dq() {
     back(dq_rows);
     if constexpr (S::kTurns) {
       passed.keep(awaited);
-      awaited.set(work, awaited.counter - 16, tile);
+      // The next one is of this tile, or where dQ is a step later of the one before: at the
+      // beginning none.
+      const int next = !kDirect ? tile : tile + 1 < work.end ? tile + 1 : work.first;
+      if (!kDirect || awaited.counter != 0) awaited.set(work, awaited.counter - 16, next);
     }
   }
   // So many tiles on.
@@ -395,7 +338,8 @@ struct OrderedLoop : Backward<S> {
     }
     locate<kOf>(walk, again, of);
     if constexpr (S::kTurns && kOf == kDqOf)
-      awaited.set(of, Base::counter(again, of, {walk.head, walk.tile}), walk.tile);
+      if (!kDirect || walk.tile < work.end)
+        awaited.set(of, Base::counter(again, of, {walk.head, walk.tile}), walk.tile);
   }
   static __device__ __forceinline__ void back(Walk& walk) {
     const uint64_t at = (uint64_t(walk.buffer[1]) << 32 | walk.buffer[0]) - walk.tile_bytes;
@@ -410,62 +354,37 @@ struct OrderedLoop : Backward<S> {
     full_first = work.full_first();
     full_count = work.full_count();
     scale_log2 = args.softmax_scale_log2;
-    lower_pairs = 0x3333333333333333;
-    upper_pairs = 0xcccccccccccccccc;
-    if constexpr (!S::kTurns) {  // which has no scalar registers for them
-      ordered::settle_uniform(lower_pairs);
-      ordered::settle_uniform(upper_pairs);
-    }
-    which_row = lane & 1 ? 0x03020706 : 0x05040100;
     patches.head = row_sums.head = dq_rows.head = 0;
     patches.tile = row_sums.tile = work.end - 1;
     locate<kRowsOf>(patches, arguments(), work);
     locate<kSumsOf>(row_sums, arguments(), work);
-    dq_rows = {raw_descriptor(0, 0), 0, 0, 0, work.end};  // the tile before the first: none
-    const bool of_q = wave < kD / kWaveLanes;
-    const int columns = of_q ? args.head_dim : args.head_dim_v;
-    const int nth = (wave % (kD / kWaveLanes)) * kWaveLanes + lane, column = nth / 4 * 4;
-    const int patch_row = uint32_t(patches.tile_bytes) / S::kRows;
-    const bool has_patch = column < columns && wave < S::kPatchWaves;
+    // The tile before the first one, or the one before that: none.
+    dq_rows = {raw_descriptor(0, 0), 0, 0, 0, work.end + kDirect};
     const int dq_row = 4 * int(args.dq_stride_seq);
-    for (int i = 0; i < 4 * kH; ++i) {
-      const int row = S::kTile * (i / 4) + i % 4;
-      patch_offset[i] = has_patch ? (4 * (nth % 4) + row) * patch_row + 2 * column : kOutside;
-      unroll<kDqTiles>([&]<int m>() {
-        const int of = kD / S::kWaves * wave + S::kTile * m + c;
-        dq_offset[m][i] = of < args.head_dim ? (4 * g + row) * dq_row + 4 * of : kOutside;
-      });
-    }
-    sums_offset = 16 * g;
-    // LDS
-    const auto base = (uint32_t)lds;
-    for (int i = 0; i < 2; ++i) {
-      const int chunk = (g ^ c % 4) + 4 * (i ^ c / 4 % 2);
-      read_rows[i] = base + c * 2 * kD + chunk * 16;
-      read_ds[i] = base + S::kDs + c * 2 * S::kKeys + chunk * 16;
-    }
-    read_columns = base + (S::kStages - 1) * S::kStageBytes + c * 64 + (g ^ c / 2 % 4) * 16;
-    const int patch_g = nth % 4;
-    const uint32_t to = base + (wave >= S::kPatchWaves ? S::kIdle : of_q ? S::kQ : S::kDo);
-    for (int i = 0; i < 4; ++i) {
-      const int r = 4 * patch_g + i;
-      write_rows[i] = to + r * 2 * kD + (column / 8 ^ r % 8) * 16 + column % 8 * 2;
-    }
-    const int of = column / kSteps, first_step = column % kSteps;
-    write_columns = to + S::kQColumns - S::kQ + of * 64 + (patch_g ^ of / 2 % 4) * 16 +
-                    first_step * kH / 2 * 1024;
-    const int r = 4 * g + c % 4;
-    unroll<kT>([&]<int t>() {
-      const int tile = wave * kT + t;
-      write_ds[t] = base + S::kDs + S::kDsBytes + r * 2 * S::kKeys +
-                    ((tile / 2 * 4 + c / 4) ^ r % 8) * 16 + tile % 2 * 8;
+    unroll<kDqTiles>([&]<int m>() {
+      const int of = kD / S::kWaves * wave + S::kTile * m + c;
+      for (int i = 0; i < kDqOffsets; ++i)
+        dq_offset[m][i] = (row_of_dq(i) - (Order::kMovesDq ? kDqMoves[2] : 0)) * dq_row +
+                          (of < args.head_dim ? 4 * of : int(kOutside));
     });
-    // Three stages: writes are one ahead of reads.
-    read_by = read_then = S::kStageBytes;
-    read_last = -2 * S::kStageBytes;
-    idle = wave >= S::kPatchWaves;
-    write_by = idle ? 0 : read_then;
-    read_ds_by = S::kDsBytes;
+    if constexpr (Order::kMovesDq)
+      for (int i = 0; i < 3; ++i) {
+        dq_move[i] = kDqMoves[i] * dq_row;
+        ordered::settle_uniform(dq_move[i]);
+      }
+    sums_offset = 16 * g;
+    // Three stages.
+    moves = {S::kStageBytes, S::kStageBytes, -2 * S::kStageBytes, S::kDsBytes};
+    in_lds.begin(uint32_t(lds), wave, lane, uint32_t(patches.tile_bytes) / S::kRows,
+                 StepLds<S>::has_q(wave) ? args.head_dim : args.head_dim_v);
+    in_lds.start(moves);
+  }
+  // Of dQ, the ith of a lane.
+  __device__ __forceinline__ int row_of_dq(int i) const {
+    if constexpr (kDirect)
+      return StepLds<S>::first_row_of_dq() + i / 4 * 8 + i % 4;
+    else
+      return 4 * g + i;
   }
   template <Do kDo, int kCount>
   __device__ __forceinline__ void run_all() {
@@ -487,45 +406,75 @@ struct OrderedLoop : Backward<S> {
       });
     });
     unroll<kK>([&]<int r>() { v_accvgpr_zero_b32<r>(); });
+    // Of the tile before the first one dS is 0: in LDS, or in registers and Q as well, so that
+    // their product is 0.
     const int nth = wave * kWaveLanes + lane;
-    for (int at = nth * 8; at < S::kDsBytes; at += S::kLanes * 8)
-      ordered::ds_write_b64<0>((uint32_t)lds + S::kDs + S::kDsBytes + at, u32x2{});
+    constexpr int kZeroes = kDirect ? (S::kStages - 1) * S::kStageBytes : S::kDs + S::kDsBytes;
+    constexpr int kZeroBytes = kDirect ? S::kDo : S::kDsBytes;
+    for (int at = nth * 8; at < kZeroBytes; at += S::kLanes * 8)
+      ordered::ds_write_b64<0>((uint32_t)lds + kZeroes + at, u32x2{});
+    if constexpr (kDirect)
+      for (auto& one : ds_of) one = {};
     run_all<Do::kLoad, Order::kLoads>();
     go<kRowsOf>(patches, 1, work_again());
     run_all<Do::kLoadSums, 2 * kH>();
     go<kSumsOf>(row_sums, 1, work_again());
-    ordered::s_waitcnt<0, ordered::kAnyLgkm>();
-    for (auto& half : patch)
-      for (auto& row : half) ordered::settle(row);
-    run_all<Do::kWriteRows, Order::kLoads>();
-    run_all<Do::kPermute, 8 * kH>();
-    run_all<Do::kWriteColumns, 2 * kH>();
-    for (auto& one : write_rows) one += write_by;
-    write_columns += write_by;
+    if constexpr (!kDirect) {
+      ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+      in_lds.loaded();
+      run_all<Do::kWriteRows, Order::kLoads>();
+      run_all<Do::kPermute, 8>();
+      run_all<Do::kWriteColumns, 2>();
+    }
+    in_lds.next_tile(moves.by);
     run_all<Do::kLoad, Order::kLoads>();
+    if constexpr (kDirect) in_lds.next_tile(moves.then);
     go<kRowsOf>(patches, 1, work_again());
     // Waits of a step count what the one before has left under way: here nothing.
     ordered::s_waitcnt<0, 0>();
     ordered::s_barrier();
-    run_all<Do::kRead, Order::kRing>();
+    unroll<Order::kRing>([&]<int n>() { read<n>(); });
     ordered::s_waitcnt<0, 0>();
   }
-  // dQ of the last tile.
+  // What is left of dQ: of the tile before the last one to memory, where that is a step later, and
+  // of the last one.
   __device__ __forceinline__ void epilogue() {
     ordered::s_waitcnt<0, 0>();
-    move<0>();
-    move<1>();
+    if constexpr (S::kTurns) passed.pass();
+    if constexpr (kDirect) {
+      add_to_dq();
+      go<kDqOf>(dq_rows, 1, work_again());
+      run_all<Do::kWriteDs, kT>();
+      product<Product::kDk>();
+      ordered::s_barrier();
+    }
+    in_lds.template move<0>(moves);
+    in_lds.template move<1>(moves);
+    product<Product::kDq>();
+    add_to_dq();
+  }
+  template <int n>
+  __device__ __forceinline__ void read() {
+    if constexpr (Order::has_read(n)) run<Do::kRead, n>();
+    if constexpr (Order::is_in_two(n)) run<Do::kReadRest, n>();
+  }
+  // One after the other, of what is in LDS.
+  template <Product kProduct>
+  __device__ __forceinline__ void product() {
+    constexpr typename Order::Part kPart = Order::part(kProduct);
     for (auto& one : ring) ordered::settle(one);
-    unroll<Order::kReadsDs>([&]<int n>() {
-      read<Order::kReadDs + n>();
+    unroll<kPart.reads>([&]<int n>() {
+      constexpr int place = kPart.place + n, slot = place % Order::kRing;
+      read<place>();
       ordered::s_waitcnt<ordered::kAnyVm, 0>();
-      ordered::settle(ring[(Order::kReadDs + n) % Order::kRing]);
-      unroll<Order::kUsesOfDs>([&]<int i>() { matrix<Order::kDq + n * Order::kUsesOfDs + i>(); });
+      ordered::settle(ring[slot]);
+      unroll<kPart.uses>([&]<int i>() { matrix<kPart.window + n * kPart.uses + i>(); });
     });
+  }
+  __device__ __forceinline__ void add_to_dq() {
     ordered::s_nop<10>();
     ordered::s_nop<10>();
     if constexpr (S::kTurns) {
-      passed.pass();
       awaited.load(polled);
       ordered::s_waitcnt<0, ordered::kAnyLgkm>();
       awaited.wait(polled);
@@ -562,10 +511,11 @@ struct OrderedLoop : Backward<S> {
       }
       if (tile < work.first) tile = work.end - 1;
       see();
-      // Until one of them begins another head.
+      // Until one of them begins another head, or dQ the last tile, which may be a part of one.
       straight = min_of(
           min_of(min_of(tile, dq_rows.tile), min_of(patches.tile, row_sums.tile)) - work.first + 1,
           left);
+      if (kDirect && dq_rows.tile >= work.end) straight = 1;
     }
     epilogue();
   }

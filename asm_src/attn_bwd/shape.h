@@ -4,7 +4,7 @@
 #include "tile/types.h"
 
 template <int kHeadDim_, int kHeadDimV_, int kWaveTiles_, Element kElement_, bool kOrdered_ = false,
-          bool kTurns_ = false, int kOperand_ = Here::kOperandElements>
+          bool kTurns_ = false>
 struct BackwardShape {
   using Target = Here;
   static constexpr Element kElement = kElement_;
@@ -13,27 +13,39 @@ struct BackwardShape {
   static constexpr int kTile = 16;  // rows and columns of a matrix instruction
   // Tiles of rows that a matrix instruction contracts: one of 16 keys by 16 rows is an operand of
   // 4 rows a lane, two of 8.
-  static constexpr int kOperand = kOperand_;
+  static constexpr int kOperand = Here::kOperandElements;
   static constexpr int kHalves = kOperand / 4, kRows = kTile * kHalves;
   static constexpr int kWaveTiles = kWaveTiles_;  // of keys, whose dK and dV a wave holds
   static constexpr int kTiles = kWaves * kWaveTiles, kKeys = kTile * kTiles;
 
-  // In LDS: a tile of rows of Q or dO by rows and by columns, 16 bytes a chunk either way.
-  static constexpr int bytes(int head_dim) { return kRows * head_dim * 2; }
-  static constexpr int kQ = 0, kQColumns = bytes(kHeadDim), kDo = 2 * kQColumns;
-  static constexpr int kDoColumns = kDo + bytes(kHeadDimV);
+  static constexpr bool kOrdered = kOrdered_;  // a step has an order of its own
+  static constexpr bool kTurns = kTurns_;      // blocks of keys add to a tile of dQ in their order
+  // Q and dO go straight to LDS, once, and are read by rows and by columns.
+  static constexpr bool kDirect = kOrdered && Here::kTransposesReads;
+
+  // In LDS: a tile of rows of Q or dO by rows and by columns, 16 bytes a chunk either way. If it is
+  // there once, in blocks of 1 KB, which a load brings: so many rows, by 16 columns, of which four
+  // rows' follow each other. The gap keeps groups of rows in different banks.
+  static constexpr int kBlockRows = 512 / kHeadDim, kBlocks = kRows / kBlockRows;
+  static constexpr int kBlockGroups = kBlockRows / 4;  // of four rows
+  static constexpr int kPitch = 1024 + (kBlockGroups == 1 ? 128 : 0);
+  static constexpr int bytes(int head_dim) {
+    return kDirect ? kBlocks * kPitch : kRows * head_dim * 2;
+  }
+  static constexpr int kQ = 0, kQColumns = kDirect ? kQ : bytes(kHeadDim);
+  static constexpr int kDo = kQColumns + bytes(kHeadDim);
+  static constexpr int kDoColumns = kDirect ? kDo : kDo + bytes(kHeadDimV);
   static constexpr int kStageBytes = kDoColumns + bytes(kHeadDimV);
-  static constexpr int kDsBytes = kRows * kKeys * 2;  // dS, by rows
+  static constexpr int kDsBytes = kRows * kKeys * 2;  // dS, by rows, or by keys if it is transposed
   // Three stages where a step has an order of its own, else two, or one where there is no room.
-  static constexpr bool kOrdered = kOrdered_;
-  static constexpr bool kTurns = kTurns_;  // blocks of keys add to a tile of dQ in their order
   static constexpr bool kTwoStages = 2 * (kStageBytes + kDsBytes) <= Here::kMaxLdsBytes;
   static constexpr int kStages = kOrdered ? 3 : kTwoStages ? 2 : 1;
   static constexpr int kDs = kStages * kStageBytes;
   // Waves beyond those that have a patch put what they have behind all else.
   static constexpr int kPatchWaves = (kHeadDim + kHeadDimV) / 64;
   static constexpr int kIdle = kDs + 2 * kDsBytes;
-  static constexpr int kIdleBytes = kOrdered && kPatchWaves < kWaves ? 2 * bytes(kHeadDim) : 0;
+  static constexpr int kIdleBytes =
+      kOrdered && !kDirect && kPatchWaves < kWaves ? 2 * bytes(kHeadDim) : 0;
   static constexpr int kLdsBytes = kIdle + kIdleBytes;
   static_assert(kLdsBytes <= Here::kMaxLdsBytes);
 

@@ -10,13 +10,23 @@
 //   dV of n         dS rounded, exchanged and to LDS; dQ of n - 1 to memory
 //   dK of n         barrier: all of n + 1 and of dS is in LDS; reads of n + 1 begin
 //
+// Where loads go straight to LDS and reads of LDS transpose (nothing is permuted or exchanged), dK
+// and dQ's way to memory are a step later, so that the vector unit has the whole step for P and dS:
+//
+//   S of n          dQ of n - 2 to memory; dS of n - 1 to LDS
+//   dK of n - 1     P
+//   dP of n         P; barrier: all of n + 1 and of dS is in LDS; loads of n + 2
+//   dQ of n - 1     P rounded; dS
+//   dV of n         dS, rounded; reads of n + 1 begin
+//
 // Operands come from LDS one read of 16 bytes after the other, each into the registers of the
 // kRing-th before it, as soon as its last matrix instruction has been issued.
 #pragma once
 #include "attn_bwd/shape.h"
 
 enum class Do {
-  kRead,  // 16 bytes of operands
+  kRead,      // 16 bytes of operands, or the first 8 if they are transposed
+  kReadRest,  // the others
   kPermute,
   kWriteRows,
   kWriteColumns,
@@ -52,6 +62,7 @@ enum class Unit { kVector, kLds, kMemory, kNone };
 constexpr Unit unit_of(Do what) {
   switch (what) {
     case Do::kRead:
+    case Do::kReadRest:
     case Do::kWriteRows:
     case Do::kWriteColumns:
     case Do::kWriteDs:
@@ -76,6 +87,9 @@ constexpr Unit unit_of(Do what) {
 
 constexpr bool is_vector(Do what) { return unit_of(what) == Unit::kVector; }
 
+// Of which a step consists.
+enum class Product { kS, kDp, kDq, kDv, kDk };
+
 struct Item {
   Do what;
   int n, window;
@@ -88,57 +102,125 @@ struct Items {
 template <class S>
 struct StepOrder {
   static constexpr int kH = S::kHalves, kT = S::kWaveTiles;
+  static constexpr bool kDirect = S::kDirect;
   // Reads of 16 bytes of each product, and matrix instructions that use one: operands are 8
   // elements a lane where the architecture has such, of sums over rows 4 if a tile has 16 of them.
   static constexpr int kChunks = S::kHeadDim / 32, kChunksV = S::kHeadDimV / 32;
   static constexpr int kPairs = S::kTiles / 2;
   static constexpr int kReadsQ = kChunks * kH, kReadsDo = kChunksV * kH, kReadsDs = kPairs * kH;
   static constexpr int kSplit = S::Target::kOperandElements == 4 ? 2 : 1;
-  static constexpr int kUsesOfRow = kT * kSplit, kUsesOfDs = S::kDqTiles * kSplit;
-  static constexpr int kUsesOfColumns = kT * 2 / kH;
-  static constexpr int kOfS = kReadsQ * kUsesOfRow, kOfDp = kReadsDo * kUsesOfRow;
-  static constexpr int kOfDq = kReadsDs * kUsesOfDs;
-  static constexpr int kOfDv = kReadsDo * kUsesOfColumns, kOfDk = kReadsQ * kUsesOfColumns;
-  static constexpr int kDp = kOfS, kDq = kDp + kOfDp, kDv = kDq + kOfDq, kDk = kDv + kOfDv;
-  static constexpr int kWindows = kDk + kOfDk;
-
-  // Reads, in the order of their use, and which matrix instruction is the first to use one.
-  static constexpr int kReadDo = kReadsQ, kReadDs = kReadDo + kReadsDo;
-  static constexpr int kRing =
-      kReadDs < 6 ? kReadDs : 6;  // all of them of rows at the end of a step
-  // Places behind dS that have no read, so that a step has a multiple of kRing of them.
-  static constexpr int kReads = 2 * (kReadsQ + kReadsDo) + kReadsDs;
-  static constexpr int kGap = (kRing - kReads % kRing) % kRing;
-  static constexpr int kReadDoColumns = kReadDs + kReadsDs + kGap;
-  static constexpr int kReadQColumns = kReadDoColumns + kReadsDo;
-  static constexpr int kPlaces = kReadQColumns + kReadsQ;
-  static constexpr bool has_read(int n) { return n < kReadDs + kReadsDs || n >= kReadDoColumns; }
+  static constexpr int reads_of(Product of) {
+    return of == Product::kDq                        ? kPairs * kH
+           : of == Product::kS || of == Product::kDk ? kChunks * kH
+                                                     : kChunksV * kH;
+  }
+  static constexpr int uses_of(Product of) {
+    return of == Product::kDq                         ? S::kDqTiles * kSplit
+           : of == Product::kDv || of == Product::kDk ? kT * 2 / kH
+                                                      : kT * kSplit;
+  }
+  // In a step follow each other
+  static constexpr int kProducts = 5;
+  static constexpr Product nth(int n) {
+    constexpr Product kOf[2][kProducts] = {
+        {Product::kS, Product::kDp, Product::kDq, Product::kDv, Product::kDk},
+        {Product::kS, Product::kDk, Product::kDp, Product::kDq, Product::kDv}};
+    return kOf[kDirect][n];
+  }
+  // Places of reads, in the order of their use: a step has a multiple of kRing of them, and some
+  // behind a product have no read.
+  static constexpr int kReads = 2 * (kChunks + kChunksV) * kH + kPairs * kH;
+  static constexpr int kRing = (kChunks + kChunksV) * kH < 6 ? (kChunks + kChunksV) * kH : 6;
+  static constexpr int gap_behind(int n) {
+    constexpr int kGaps = (kRing - kReads % kRing) % kRing, kBehind = kProducts - 1;
+    if (!kDirect) return n == 2 ? kGaps : 0;
+    return n < kBehind ? kGaps / kBehind + (n < kGaps % kBehind) : 0;
+  }
+  // A product: its first place, how many have a read, its first window.
+  struct Part {
+    Product product;
+    int place, reads, window, uses;
+  };
+  static constexpr Part part(int n) {
+    const Product of = nth(n);
+    if (n == 0) return {of, 0, reads_of(of), 0, uses_of(of)};
+    const Part before = part(n - 1);
+    return {of, before.place + before.reads + gap_behind(n - 1), reads_of(of),
+            before.window + before.reads * before.uses, uses_of(of)};
+  }
+  static constexpr Part part(Product of) {
+    for (int n = 0;; ++n)
+      if (nth(n) == of) return part(n);
+  }
+  static constexpr int kDp = part(Product::kDp).window, kDq = part(Product::kDq).window;
+  static constexpr int kDv = part(Product::kDv).window, kDk = part(Product::kDk).window;
+  static constexpr int end_of(Product of) {
+    return part(of).window + part(of).reads * part(of).uses;
+  }
+  static constexpr int kWindows = end_of(nth(kProducts - 1));
+  static constexpr int kPlaces = part(kProducts - 1).place + part(kProducts - 1).reads;
+  static_assert(kPlaces % kRing == 0);
+  static constexpr Part part_of_place(int n) {
+    int i = kProducts - 1;
+    while (part(i).place > n) --i;
+    return part(i);
+  }
+  static constexpr Part part_of_window(int w) {
+    int i = kProducts - 1;
+    while (part(i).window > w) --i;
+    return part(i);
+  }
+  static constexpr bool is_row(int n) {
+    const Product of = part_of_place(n).product;
+    return of == Product::kS || of == Product::kDp;
+  }
+  static constexpr int kLastRow = part(Product::kDp).place + part(Product::kDp).reads - 1;
+  static constexpr bool has_read(int n) {
+    return n - part_of_place(n).place < part_of_place(n).reads;
+  }
+  static constexpr bool is_in_two(int n) { return kDirect && !is_row(n) && has_read(n); }
+  // Which matrix instruction is the first to use one.
   static constexpr int first_use(int n) {
     if (n >= kPlaces) return kWindows + first_use(n - kPlaces);
-    if (n < kReadDo) return n * kUsesOfRow;
-    if (n < kReadDs) return kDp + (n - kReadDo) * kUsesOfRow;
-    if (n < kReadDoColumns)
-      return kDq + (n < kReadDs + kReadsDs ? n - kReadDs : kReadsDs) * kUsesOfDs;
-    if (n < kReadQColumns) return kDv + (n - kReadDoColumns) * kUsesOfColumns;
-    return kDk + (n - kReadQColumns) * kUsesOfColumns;
+    const Part of = part_of_place(n);
+    return of.window + (has_read(n) ? n - of.place : of.reads) * of.uses;
   }
   // The window from which on the registers of a place are free.
   static constexpr int free_from(int n) { return first_use(n + 1); }
 
-  static constexpr int kOfExchange = 6;          // of a tile
-  static constexpr int kElements = 4 * kH * kT;  // scores of a lane
-  static constexpr int kLoads = 4 * kH, kPatchPairs = 4 * kH;
+  // The address of dQ moves from row to row, where there are no registers for one each.
+  static constexpr bool kMovesDq = kDirect && S::kDqTiles > 1;
+  static constexpr int kOfExchange = 6;                                    // of a tile
+  static constexpr int kElements = 4 * kH * kT;                            // scores of a lane
+  static constexpr int kLoads = kDirect ? 2 * S::kBlocks / S::kWaves : 4;  // of a wave
   // Moves of addresses in LDS: of reads of dS (2) and by columns, of writes of a tile of rows (5)
   // and of dS, of reads of rows (2).
-  static constexpr int kMoveWrites = 3, kMoveWriteDs = 8, kMoveRows = kMoveWriteDs + kT;
-  static constexpr int kMoves = kMoveRows + 2;
-  static constexpr int kBarrierWindow = kDk + kOfDk / 2;
+  static constexpr int kMoveWrites = 3, kMoveWriteDs = kDirect ? 3 : 8;
+  static constexpr int kMoveRows = kMoveWriteDs + (kDirect ? 1 : kT);
+  static constexpr int kMoves = kMoveRows + (kDirect ? 1 : 2);
+
+  // Windows from which on, or up to which: P, P rounded, dS, dS rounded, dQ to memory, the barrier,
+  // the next tiles.
+  static constexpr int share(int of_120) { return of_120 * kWindows / 120; }
+  static constexpr int kFirstP = end_of(Product::kS) + 3;
+  static constexpr int kP = kDq + (kDirect ? -14 : 3);
+  static constexpr int kPackedP = kDq + share(kDirect ? 0 : 12);
+  static constexpr int kFirstDs = kDq + share(kDirect ? 1 : 8);
+  static constexpr int kDs = kDirect ? kDv + share(14) : kDq + share(20);
+  static constexpr int kPackedDs = kDirect ? kDv + share(18) : kDq + share(30);
+  static constexpr int kFirstAdd = kDirect ? (S::kTurns ? share(30) : 1) : kDv + share(6);
+  static constexpr int kLastAdd = kDirect ? kDq - 30 : kDk + share(14);
+  static constexpr int kPassed = kDirect ? 1 : kDq - 2, kPolled = kDirect ? 2 : kDq;
+  static constexpr int kBarrierWindow =
+      kDirect ? kDp + (kDq - kDp) * 2 / 8 : kDk + (kWindows - kDk) / 2;
+  static constexpr int kFirstTurn = kDirect ? kBarrierWindow + 2 + kLoads : kDk + 2;
+  static constexpr int kSecondTurn = kDirect ? kDs + 2 * kH + 1 : kFirstTurn + 3;
+  static constexpr int kLaterTurns = kDirect ? kWindows - 16 : kBarrierWindow - 2;
 
   // Window of the ith of `count` that are spread over those of a share of the step.
   static constexpr int spread(int from, int to, int i, int count) {
     return from + i * (to - from) / (count > 0 ? count : 1);
   }
-  static constexpr int share(int of_120) { return of_120 * kWindows / 120; }
 
   struct Builder {
     Items items{{}, 0};
@@ -148,14 +230,19 @@ struct StepOrder {
   static constexpr int kSlots = 4;  // of 4 clk, of a matrix instruction
   static constexpr int slots_of(Do what) {
     if (what == Do::kTurn) return 3;
+    if (kDirect && what == Do::kLoad) return 3;
+    if (kMovesDq && what == Do::kScaleDq) return 2;
     return unit_of(what) == Unit::kLds || what == Do::kMaskP || what == Do::kMaskDs ? 2 : 1;
   }
   static constexpr int vector_slots_of(Do what) {
     if (!is_vector(what) || what == Do::kMaskP || what == Do::kMaskDs || what == Do::kWaitLoads ||
         what == Do::kWaitSums)
       return 0;
+    if (kMovesDq && what == Do::kScaleDq) return 2;
     return what == Do::kExp ? S::Target::kTransSlots : 1;
   }
+  // Q by columns is read where dK of the step before is, dO where dV of this one is.
+  static constexpr int kLastBefore = part(Product::kDk).place + part(Product::kDk).reads - 1;
   // What has to be before it, if it is in another queue.
   struct Needed {
     Do what;
@@ -170,29 +257,39 @@ struct StepOrder {
       case Do::kWriteRows:
         return {Do::kWaitLoads, 0};
       case Do::kWriteColumns:
-        return {Do::kPermute, kH == 1 ? 4 * item.n + 3 : 8 + 2 * item.n + 1};
+        return {Do::kPermute, 4 * item.n + 3};
       case Do::kLoad:
-        return {Do::kPermute, 8 * kH - 1};
+        return kDirect ? Needed{Do::kBarrier, 0} : Needed{Do::kPermute, 7};
       case Do::kLoadSums:
-        return {Do::kSubtract, kElements - 1};
+        return kDirect && item.n < kH ? Needed{Do::kScale, kElements - 1}
+                                      : Needed{Do::kSubtract, kElements - 1};
       case Do::kWriteDs:
+        if (kDirect) return {Do::kBarrier, -1};  // of the step before
         return {Do::kExchange, kOfExchange * item.n + kOfExchange - 1};
+      case Do::kScaleDq:
+        return {Do::kAddDq, kMovesDq ? item.n - 1 : -1};  // which has the same address
       case Do::kAddDq:
         return {Do::kScaleDq, item.n};  // and kAwait, which is in front of it in its queue
-      case Do::kRead:
-        return item.n < kRing            ? Needed{Do::kBarrier, 0}  // of the next step
-               : item.n < kReadDs        ? Needed{Do::kBarrier, -1}
-               : item.n < kReadDoColumns ? Needed{Do::kMoveStage, 1}
-                                         : Needed{Do::kMoveStage, 2};
+      case Do::kRead: {
+        if (item.n < kRing) return {Do::kBarrier, 0};  // of the next step
+        const Product of = part_of_place(item.n).product;
+        if (is_row(item.n) || (kDirect && of == Product::kDk)) return {Do::kBarrier, -1};
+        if (kDirect && of == Product::kDq) return {Do::kBarrier, 0};
+        return {Do::kMoveStage, of == Product::kDq ? 1 : 2};
+      }
       case Do::kMoveStage:
+        if (kDirect && item.n == 2) return {Do::kReadRest, kLastBefore};
+        if (kDirect && item.n == kMoveWriteDs) return {Do::kWriteDs, kT - 1};
         return item.n < 3              ? Needed{Do::kBarrier, -1}
-               : item.n < kMoveWriteDs ? Needed{Do::kWriteColumns, 2 * kH - 1}
+               : item.n < kMoveWriteDs ? Needed{Do::kWriteColumns, 1}
                : item.n < kMoveRows    ? Needed{Do::kBarrier, -1}
-                                       : Needed{Do::kRead, kReadDs > kRing ? kReadDs - 1 : -1};
+                                       : Needed{Do::kRead, kLastRow >= kRing ? kLastRow : -1};
       case Do::kTurn:
-        return item.n == 2   ? Needed{Do::kAddDq, 4 * kH * S::kDqTiles - 1}
-               : item.n == 4 ? Needed{Do::kMaskDs, 0}
-                             : Needed{Do::kBarrier, -1};
+        return item.n == 0 && kDirect   ? Needed{Do::kLoad, kLoads - 1}
+               : item.n == 1 && kDirect ? Needed{Do::kLoadSums, 2 * kH - 1}
+               : item.n == 2            ? Needed{Do::kAddDq, 4 * kH * S::kDqTiles - 1}
+               : item.n == 4            ? Needed{Do::kMaskDs, 0}
+                                        : Needed{Do::kBarrier, -1};
       default:
         return {Do::kBarrier, -1};
     }
@@ -212,15 +309,16 @@ struct StepOrder {
   // waits for operands, reads of LDS, and the rest.
   enum Queue { kOfLanes, kOfVector, kOfWaits, kOfReads, kOfOthers, kQueues };
   static constexpr Queue queue_of(Do what) {
-    return what == Do::kExchange   ? kOfLanes
-           : is_vector(what)       ? kOfVector
-           : what == Do::kWaitRead ? kOfWaits
-           : what == Do::kRead     ? kOfReads
-                                   : kOfOthers;
+    return what == Do::kExchange                        ? kOfLanes
+           : kDirect && what == Do::kWaitLoads          ? kOfOthers
+           : is_vector(what)                            ? kOfVector
+           : what == Do::kWaitRead                      ? kOfWaits
+           : what == Do::kRead || what == Do::kReadRest ? kOfReads
+                                                        : kOfOthers;
   }
   // Time is counted in slots. A matrix instruction takes one, and one more of the vector unit's; a
   // transcendental takes four of the vector unit's, others one.
-  static constexpr int kPatience = 3;  // windows
+  static constexpr int kPatience = 3, kLead = 6;  // windows
   static constexpr Items placed(const Items& items, int total) {
     Items queue[kQueues]{}, out{{}, 0};
     for (int w = 0; w < kWindows; ++w)
@@ -247,7 +345,9 @@ struct StepOrder {
       bool memory = false;
       const auto put = [&](Queue of) {
         const Item& item = queue[of].at[next[of]];
-        if (next[of] == queue[of].count || item.window > w || !done(needed(item)) ||
+        const bool too_near = !S::Target::kLdsRightBehindMatrix &&
+                              unit_of(item.what) == Unit::kLds && now < begin + 2 && !last;
+        if (next[of] == queue[of].count || item.window > w || too_near || !done(needed(item)) ||
             !settled(out, item, w))
           return false;
         const int slots = slots_of(item.what), busy = vector_slots_of(item.what);
@@ -271,7 +371,8 @@ struct StepOrder {
         const auto late = [&](Queue of) {
           return next[of] < queue[of].count && queue[of].at[next[of]].window + kPatience < w;
         };
-        if (late(kOfReads) && put(kOfReads)) continue;
+        if ((late(kOfReads) || is_urgent(queue[kOfReads], next[kOfReads], w)) && put(kOfReads))
+          continue;
         if (late(kOfOthers) && put(kOfOthers)) continue;
         if (put(kOfLanes) || put(kOfVector) || put(kOfReads) || put(kOfOthers)) continue;
         if (last) break;
@@ -280,6 +381,13 @@ struct StepOrder {
     }
     return out;
   }
+  // A read whose matrix instruction is near.
+  static constexpr bool is_urgent(const Items& reads, int next, int w) {
+    if (!kDirect || next == reads.count) return false;
+    const Item& item = reads.at[next];
+    return first_use(item.n < kRing && item.window > kWindows / 2 ? item.n + kPlaces : item.n) <=
+           w + kLead;
+  }
   // Pairs to 16 bits, one behind the other: they share registers.
   static constexpr void put_rounded(Builder& b, Do round, Do pack, int from, int to) {
     for (int i = 0; i < kElements; ++i) {
@@ -287,64 +395,82 @@ struct StepOrder {
       if (i % 2) b.put(pack, i / 2, spread(from, to, i, kElements));
     }
   }
+  // The tile of rows that has come: its columns are permuted, then both ways to LDS. dS by rows.
+  static constexpr void put_patches(Builder& b) {
+    b.put(Do::kWaitLoads, 0, 0);
+    for (int i = 0; i < kLoads; ++i) b.put(Do::kWriteRows, i, spread(1, share(10), i, kLoads));
+    for (int i = 0; i < 8; ++i) b.put(Do::kPermute, i, spread(1, share(14), i, 8));
+    for (int i = 0; i < 2; ++i)
+      b.put(Do::kWriteColumns, i, spread(1, share(14), (i + 1) * 4, 8) + 1);
+    for (int i = 0; i < kLoads; ++i) b.put(Do::kLoad, i, spread(share(18), share(26), i, kLoads));
+    const int of_exchange = kOfExchange * kT;
+    for (int i = 0; i < of_exchange; ++i)
+      b.put(Do::kExchange, i, spread(kDq + share(25), kDq + share(37), i, of_exchange));
+    for (int i = 0; i < kT; ++i)
+      b.put(Do::kWriteDs, i,
+            spread(kDq + share(25), kDq + share(37), (i + 1) * kOfExchange - 1, of_exchange) + 1);
+  }
+  static constexpr void put_direct(Builder& b) {
+    for (int i = 0; i < kT; ++i) b.put(Do::kWriteDs, i, spread(2, share(14), i, kT));
+    b.put(Do::kWaitLoads, 0, kBarrierWindow);
+    for (int i = 0; i < kLoads; ++i) b.put(Do::kLoad, i, kBarrierWindow + 1 + i);
+  }
   // In so many slots.
   static constexpr Items make(int total) {
     Builder b;
-    // The tile of rows that has come: its columns are permuted, then both ways to LDS.
-    b.put(Do::kWaitLoads, 0, 0);
-    for (int i = 0; i < kLoads; ++i) b.put(Do::kWriteRows, i, spread(1, share(10), i, kLoads));
-    for (int i = 0; i < 8 * kH; ++i) b.put(Do::kPermute, i, spread(1, share(14), i, 8 * kH));
-    for (int i = 0; i < 2 * kH; ++i)
-      b.put(Do::kWriteColumns, i, spread(1, share(14), (i + 1) * 4, 8 * kH) + 1);
-    for (int i = 0; i < kLoads; ++i) b.put(Do::kLoad, i, spread(share(18), share(26), i, kLoads));
+    if (kDirect)
+      put_direct(b);
+    else
+      put_patches(b);
     // P: as soon as it can be, since dS waits for it.
-    b.put(Do::kWaitSums, 0, kDp + 2);
+    b.put(Do::kWaitSums, 0, kFirstP - 1);
+    if (kDirect) b.put(Do::kWaitSums, 1, kFirstDs - 1);
     for (int i = 0; i < kElements; ++i) {
-      b.put(Do::kScale, i, spread(kDp + 3, kDq + 3, i, kElements));
-      b.put(Do::kExp, i, spread(kDp + 3, kDq + 3, i, kElements) + 1);
+      b.put(Do::kScale, i, spread(kFirstP, kP, i, kElements));
+      b.put(Do::kExp, i, spread(kFirstP, kP, i, kElements) + 1);
     }
-    b.put(Do::kMaskP, 0, kDq + 3);
-    put_rounded(b, Do::kRoundP, Do::kPackP, kDq + 4, kDq + share(12));
+    b.put(Do::kMaskP, 0, kP);
+    put_rounded(b, Do::kRoundP, Do::kPackP, kP + 1, kPackedP);
     // dS
     for (int i = 0; i < kElements; ++i) {
-      b.put(Do::kSubtract, i, spread(kDq + share(8), kDq + share(20), i, kElements));
-      b.put(Do::kMultiply, i, spread(kDq + share(8), kDq + share(20), i, kElements) + 1);
+      b.put(Do::kSubtract, i, spread(kFirstDs, kDs, i, kElements));
+      b.put(Do::kMultiply, i, spread(kFirstDs, kDs, i, kElements) + 1);
     }
-    b.put(Do::kMaskDs, 0, kDq + share(20) + 1);
-    put_rounded(b, Do::kRoundDs, Do::kPackDs, kDq + share(20) + 1, kDq + share(30));
-    const int of_exchange = kOfExchange * kH * kT;
-    for (int i = 0; i < of_exchange; ++i)
-      b.put(Do::kExchange, i, spread(kDq + share(25), kDq + share(37), i, of_exchange));
-    for (int i = 0; i < kH * kT; ++i)
-      b.put(Do::kWriteDs, i,
-            spread(kDq + share(25), kDq + share(37), (i + 1) * kOfExchange - 1, of_exchange) + 1);
+    b.put(Do::kMaskDs, 0, kDs + 1);
+    put_rounded(b, Do::kRoundDs, Do::kPackDs, kDs + 1, kPackedDs);
     // dQ of the tile before
-    if (S::kTurns) b.put(Do::kAwait, 0, kDv + share(6));
+    if (S::kTurns) b.put(Do::kAwait, 0, kFirstAdd);
     const int of_dq = 4 * kH * S::kDqTiles;
     for (int i = 0; i < of_dq; ++i) {
-      b.put(Do::kScaleDq, i, spread(kDv + share(6), kDk + share(14), i, of_dq));
-      b.put(Do::kAddDq, i, spread(kDv + share(6), kDk + share(14), i, of_dq) + 1);
+      b.put(Do::kScaleDq, i, spread(kFirstAdd, kLastAdd, i, of_dq));
+      b.put(Do::kAddDq, i, spread(kFirstAdd, kLastAdd, i, of_dq) + 1);
     }
-    for (int i = 0; i < 2 * kH; ++i) b.put(Do::kLoadSums, i, kDq + share(20) + i);
+    for (int i = 0; i < 2 * kH; ++i)
+      b.put(Do::kLoadSums, i, kDirect && i < kH ? kP + 4 + i : kDs + i);
     b.put(Do::kWaitWrites, 0, kBarrierWindow);
     b.put(Do::kBarrier, 0, kBarrierWindow);
     for (int i = 0; i < kMoves; ++i)
-      b.put(Do::kMoveStage, i, i < 3 ? 11 + i : spread(share(15), share(25), i, kMoves));
+      b.put(Do::kMoveStage, i,
+            kDirect && i == 2           ? end_of(Product::kDk)
+            : kDirect && i >= kMoveRows ? kDq
+            : i < 3                     ? 11 + i
+                                        : spread(share(15), share(25), i, kMoves));
     if (S::kTurns) {
-      b.put(Do::kWaitAdds, 0, kDq - 2);
-      b.put(Do::kPass, 0, kDq - 2);
-      b.put(Do::kPoll, 0, kDq);
+      b.put(Do::kWaitAdds, 0, kPassed);
+      b.put(Do::kPass, 0, kPassed);
+      b.put(Do::kPoll, 0, kPolled);
     }
     // To the next tiles: rows, sums, dQ; stages, masks.
     for (int i = 0; i < 5; ++i)
-      b.put(Do::kTurn, i, i < 2 ? kDk + 2 + 3 * i : kBarrierWindow + 2 * i - 2);
+      b.put(Do::kTurn, i, i == 0 ? kFirstTurn : i == 1 ? kSecondTurn : kLaterTurns + 2 * i);
     // Reads last: behind the moves of their addresses.
     for (int n = kRing; n < kPlaces + kRing; ++n) {
       if (!has_read(n % kPlaces)) continue;
-      int window = free_from(has_read(n - kRing) ? n - kRing : n - 2 * kRing);
+      int window = free_from(has_read(n - kRing) || kDirect ? n - kRing : n - 2 * kRing);
       if (n >= kPlaces && window < kBarrierWindow) window = kBarrierWindow;
       if (window >= kWindows) window = kWindows - 1;  // behind the last matrix instruction
       b.put(Do::kRead, n % kPlaces, window);
+      if (is_in_two(n % kPlaces)) b.put(Do::kReadRest, n % kPlaces, window);
     }
     for (int n = 0; n < kPlaces; ++n)
       if (has_read(n)) b.put(Do::kWaitRead, n, (first_use(n) + kWindows - 1) % kWindows);
@@ -364,10 +490,13 @@ struct StepOrder {
   static constexpr bool has(const Items& items, Do what, int n) {
     return index_of(items, what, n) < items.count;
   }
+  static constexpr int last_read(const Items& items, int n) {
+    return index_of(items, is_in_two(n) ? Do::kReadRest : Do::kRead, n);
+  }
   static constexpr bool is_valid(const Items& items) {
     for (int n = 0; n < kPlaces; ++n) {
       if (!has_read(n)) continue;
-      const int read = index_of(items, Do::kRead, n), wait = index_of(items, Do::kWaitRead, n);
+      const int read = last_read(items, n), wait = index_of(items, Do::kWaitRead, n);
       if (wait == items.count || (n >= kRing || first_use(n) == 0 ? read > wait : read < wait))
         return false;
       if (items.at[wait].window != (first_use(n) + kWindows - 1) % kWindows) return false;
@@ -382,8 +511,14 @@ struct StepOrder {
     }
     int in_last = 0;
     for (int i = 0; i < items.count; ++i) in_last += items.at[i].window == kWindows - 1;
-    return in_last < 5 && ends_before(items, Do::kPackP, kDv) &&
-           ends_before(items, Do::kPackDs, kDk) && has(items, Do::kBarrier, 0) &&
+    const bool is_in_time =
+        kDirect ? ends_before(items, Do::kAddDq, kDq - 1) &&
+                      index_of(items, Do::kWriteDs, kT - 1) < index_of(items, Do::kWaitWrites, 0) &&
+                      index_of(items, Do::kMoveStage, 1) < index_of(items, Do::kBarrier, 0) &&
+                      index_of(items, Do::kMoveStage, kMoveRows) < index_of(items, Do::kRead, 0)
+                : ends_before(items, Do::kPackDs, kDk);
+    return in_last < 5 && is_in_time && ends_before(items, Do::kPackP, kDv) &&
+           has(items, Do::kPackDs, 2 * kH * kT - 1) && has(items, Do::kBarrier, 0) &&
            has(items, Do::kTurn, 4) && has(items, Do::kAddDq, 4 * kH * S::kDqTiles - 1);
   }
   // In the time of the matrix instructions, or as little more as what is beside them needs.
@@ -412,7 +547,7 @@ struct StepOrder {
   }
   // LDS operations that may be under way when a matrix instruction needs this read.
   static constexpr int behind_read(int n) {
-    const int count = between(Unit::kLds, find(Do::kRead, n), find(Do::kWaitRead, n));
+    const int count = between(Unit::kLds, last_read(kItems, n), find(Do::kWaitRead, n));
     return count < 14 ? count : 14;
   }
   static constexpr int behind_writes() {
@@ -435,7 +570,9 @@ struct StepOrder {
   static constexpr int behind_poll() {
     return between(Unit::kMemory, find(Do::kPoll, 0), find(Do::kAwait, 0));
   }
-  static constexpr int behind_sums() {
-    return between(Unit::kMemory, find(Do::kLoadSums, 2 * kH - 1), find(Do::kWaitSums, 0));
+  // Of lse, then of both; where they are waited for one after the other, of delta.
+  static constexpr int behind_sums(int n) {
+    return between(Unit::kMemory, find(Do::kLoadSums, kDirect && n == 0 ? kH - 1 : 2 * kH - 1),
+                   find(Do::kWaitSums, n));
   }
 };

@@ -1,8 +1,7 @@
 // Attention backward: dK, dV of a block of keys of one head, and its share of dQ. The build defines
 // KERNEL (its name), HEAD_DIM, HEAD_DIM_V, WAVE_TILES (tiles of 16 keys of a wave), ELEMENT, and
-// for a step in an order of its own ORDERED, with TURNS if it adds to dQ in the order of blocks;
-// OPERAND, rows of a lane of an operand of sums over rows, if not the architecture's. Grid: x =
-// batch * num_heads_kv * key_blocks * splits.
+// for a step in an order of its own ORDERED, with TURNS if it adds to dQ in the order of blocks.
+// Grid: x = batch * num_heads_kv * key_blocks * splits.
 #include "attn_bwd/ordered_loop.h"
 
 #ifndef ORDERED
@@ -11,11 +10,7 @@
 #ifndef TURNS
 #define TURNS false
 #endif
-#ifndef OPERAND
-#define OPERAND Here::kOperandElements
-#endif
-using S =
-    BackwardShape<HEAD_DIM, HEAD_DIM_V, WAVE_TILES, Element::ELEMENT, ORDERED, TURNS, OPERAND>;
+using S = BackwardShape<HEAD_DIM, HEAD_DIM_V, WAVE_TILES, Element::ELEMENT, ORDERED, TURNS>;
 
 template <bool kOrdered>
 struct Loop {
