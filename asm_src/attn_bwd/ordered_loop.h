@@ -36,7 +36,6 @@ struct OrderedLoop : Backward<S> {
   using Packed = uint32_t __attribute__((ext_vector_type(2 * kH)));
 
   // ---- State
-  int kept_id;                      // in a vector register: what follows from it takes scalar ones
   Walk patches, row_sums, dq_rows;  // two tiles ahead, one ahead, one behind
   bf16x8 ring[Order::kRing];
   f32x4 s[kT][kH], dp[kT][kH], dq[kH][kDqTiles], lse[kH], delta[kH];
@@ -59,8 +58,8 @@ struct OrderedLoop : Backward<S> {
   StageMoves moves;
 
   __device__ __forceinline__ OrderedLoop(const AttnBwdArgs& args, int id, Local<char>* lds)
-      : Base(args, id, lds), kept_id(id) {
-    park(kept_id);
+      : Base(args, id, lds) {
+    work.keep(lds + S::kWork);
   }
 
   // ---- Pieces
@@ -326,7 +325,7 @@ struct OrderedLoop : Backward<S> {
   }
   // So many tiles on.
   __device__ __forceinline__ BackwardWork<S> work_again() const {
-    return BackwardWork<S>(arguments(), uniform(kept_id));
+    return BackwardWork<S>::kept(lds + S::kWork);
   }
   template <Tensor kOf>
   __device__ __forceinline__ void go(Walk& walk, int tiles, const BackwardWork<S>& of) {
@@ -526,6 +525,7 @@ struct OrderedLoop : Backward<S> {
       main_loop();
     } else {
       unroll<kK>([&]<int r>() { v_accvgpr_zero_b32<r>(); });
+      s_barrier();  // the work is in LDS
     }
     ordered::s_nop<10>();
     ordered::s_nop<10>();

@@ -46,7 +46,8 @@ struct BackwardShape {
   static constexpr int kIdle = kDs + 2 * kDsBytes;
   static constexpr int kIdleBytes =
       kOrdered && !kDirect && kPatchWaves < kWaves ? 2 * bytes(kHeadDim) : 0;
-  static constexpr int kLdsBytes = kIdle + kIdleBytes;
+  static constexpr int kWork = kIdle + kIdleBytes;  // what a workgroup has to do
+  static constexpr int kLdsBytes = kWork + (kOrdered ? 64 : 0);
   static_assert(kLdsBytes <= Here::kMaxLdsBytes);
 
   // Columns of an operand that lies by columns: lane c has kSteps neighbours, from kSteps * c on.

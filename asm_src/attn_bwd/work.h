@@ -24,6 +24,31 @@ struct BackwardWork {
   int first, end;                     // tiles of rows
   int least_distance, most_distance;  // of a key from a row that sees it
 
+  // In LDS, so that nothing has to be divided again: from one wave, before a barrier.
+  static constexpr int kBytes = 64;
+  __device__ __forceinline__ void keep(Local<char>* to) const {
+    const int of[] = {batch, head_kv,        block,         split,   head_q,    heads_q,
+                      rows,  keys,           q_base,        kv_base, first_key, first,
+                      end,   least_distance, most_distance, 0};
+    if (Lane::in_workgroup() == 0)
+      for (int i = 0; i < 4; ++i)
+        ((Local<u32x4>*)to)[i] = u32x4{uint32_t(of[4 * i]), uint32_t(of[4 * i + 1]),
+                                       uint32_t(of[4 * i + 2]), uint32_t(of[4 * i + 3])};
+  }
+  static __device__ __forceinline__ BackwardWork kept(const Local<char>* from) {
+    int of[16];
+    for (int i = 0; i < 4; ++i) {
+      const u32x4 x = ((const Local<u32x4>*)from)[i];
+      for (int j = 0; j < 4; ++j) of[4 * i + j] = uniform(int(x[j]));
+    }
+    BackwardWork work;
+    work.batch = of[0], work.head_kv = of[1], work.block = of[2], work.split = of[3];
+    work.head_q = of[4], work.heads_q = of[5], work.rows = of[6], work.keys = of[7];
+    work.q_base = of[8], work.kv_base = of[9], work.first_key = of[10], work.first = of[11];
+    work.end = of[12], work.least_distance = of[13], work.most_distance = of[14];
+    return work;
+  }
+
   template <class Arguments>
   __device__ __forceinline__ BackwardWork(const Arguments& args, int id) {
     const int of_chunk = args.heads_at_once * args.of_head;
@@ -109,6 +134,8 @@ struct BackwardWork {
     end = min_of(end, from + of_split);
     first = min_of(max_of(first, from), end);
   }
+
+  BackwardWork() = default;
 
   static constexpr int kFar = 1 << 30;  // beyond every distance
 };

@@ -13,7 +13,7 @@ from amdattn.ops.attention_backward.problem import BackwardProblem
 
 # Of a workgroup, beside its tiles, modelled: kernels in the order of asm_src/attn_bwd/step_order.h,
 # and in the compiler's.
-_OUTSIDE_CLK = (29000, 12500)
+_OUTSIDE_CLK = (21000, 12500)
 _NEAR = 1.03  # of the least: fewer splits are less memory
 _SUM_CLK = 4000  # of a workgroup that sums splits
 
