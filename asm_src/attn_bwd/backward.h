@@ -398,9 +398,7 @@ struct Backward {
   __device__ __forceinline__ void store(Sum&& sum, BufferResource to, int stride, int columns,
                                         float scale) const {
     constexpr int kBytes = kFloats ? 4 : 2;
-    const auto store_four = [&](int key, int column, f32x4 x) {
-      const int at = column < columns ? (key * stride + column) * kBytes : int(kOutside);
-      x *= scale;
+    const auto store_four = [&](int at, const float (&x)[4]) {
       if constexpr (kFloats)
         buffer_store_dwordx4(to, at, u32x4{bits(x[0]), bits(x[1]), bits(x[2]), bits(x[3])});
       else
@@ -408,18 +406,25 @@ struct Backward {
     };
     unroll<S::kWaveTiles>([&]<int t>() {
       const int tile = (wave * S::kWaveTiles + t) * S::kTile;
-      unroll<4 * (kStepsOf / 4)>([&]<int n>() {
-        if constexpr (S::kDirect) {
-          f32x4 x;
-          unroll<4>([&]<int i>() { x[i] = sum.template operator()<t, n, i>(); });
-          store_four(tile + c, S::kTile * n + 4 * g, x);
-        } else {
-          constexpr int i = n % 4, first = n / 4 * 4;
-          f32x4 x;
-          unroll<4>([&]<int j>() { x[j] = sum.template operator()<t, first + j, i>(); });
-          store_four(tile + 4 * g + i, kStepsOf * c + first, x);
-        }
-      });
+      if constexpr (S::kDirect) {
+        unroll<kStepsOf>([&]<int n>() {
+          float x[4];
+          unroll<4>([&]<int i>() { x[i] = sum.template operator()<t, n, i>() * scale; });
+          const int column = S::kTile * n + 4 * g;
+          store_four(column < columns ? ((tile + c) * stride + column) * kBytes : int(kOutside), x);
+        });
+      } else {
+        unroll<4>([&]<int i>() {
+          const int key = tile + 4 * g + i;
+          const int row = (key * stride + kStepsOf * c) * kBytes;
+          unroll<kStepsOf / 4>([&]<int n>() {
+            float x[4];
+            unroll<4>([&]<int j>() { x[j] = sum.template operator()<t, 4 * n + j, i>() * scale; });
+            const int at = kStepsOf * c + 4 * n < columns ? row + 4 * n * kBytes : int(kOutside);
+            store_four(at, x);
+          });
+        });
+      }
     });
   }
   template <bool kFloats, class Arguments, class SumDk, class SumDv>
