@@ -182,8 +182,9 @@ def float32_errors(inputs: Inputs, options: Options) -> Gradients:
             found.dq[b, :, h] = _unless_far(abs(scale) * (of_ds @ keys), sums @ keys)
             if dsinks is not None:
                 of_sink = _OF_SUMS * (1 + abs(one.sink) + np.abs(one.lse)) * of_delta
-                weight = one.p_of_sink()
-                dsinks[h] += np.where(weight > 0, weight * of_sink, 0).sum()
+                of_sink = _unless_far(of_sink, of_delta)
+                weight, least = one.p_of_sink(), _LEAST_NORMAL * np.abs(one.delta())
+                dsinks[h] += np.where(weight > 0, weight * of_sink + least, 0).sum()
     return Gradients(found.dq, found.dk, found.dv, dsinks)
 
 

@@ -14,6 +14,7 @@ from amdattn.checking.subjects import OfOperation
 from amdattn.ops.attention_backward.cases import OPERATION, BackwardCase, case
 from amdattn.ops.attention_backward.reference import Inputs, Options, gradients, of_forward
 from tests.support.adversary.classes import CLASSES
+from tests.support.backward.bar import Truth
 from tests.support.backward.calls import GRADIENTS, Call, adversary, least, normal, sweep
 
 EDGES = (1, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 191, 192, 193, 255, 257)
@@ -93,6 +94,29 @@ def test_adversary(name: str) -> None:
 def test_denormal_o(name: str) -> None:
     """What its rounding costs is absolute there: a column had 1.19 and 1.02 of what was allowed."""
     adversary(name, 43, 0).check()
+
+
+def test_delta_that_overflows_in_some_order() -> None:
+    """Its positive products alone are beyond float32, their sum is not: sinks cannot be judged."""
+    call = adversary("sums that overflow", 10, 53)
+    truth = Truth.of(call.inputs, call.options, call.dtype)
+    assert truth.usual.dsinks is not None and truth.open.dsinks is not None
+    assert np.isfinite(truth.usual.dsinks[2]) and not np.isfinite(truth.open.dsinks[2])
+    call.check()
+
+
+def test_a_probability_of_a_sink_below_the_normal_numbers() -> None:
+    """It is 0, as every one, also where delta is 10^12 and the gradient a normal number."""
+    call = normal(40, 20, sinks=True, softmax_scale=60.0)
+    sinks = call.inputs.sinks
+    assert sinks is not None
+    sinks[...] = call.inputs.lse.min() - 92
+    dout = (call.inputs.dout.astype(np.float32) * np.float32(2.0**60)).astype(call.inputs.q.dtype)
+    inputs = of_forward(dout, call.inputs.q, call.inputs.k, call.inputs.v, call.options, sinks)
+    small = Call(inputs, call.options, "bfloat16")
+    best = Truth.of(inputs, call.options, "bfloat16").best.dsinks
+    assert best is not None and abs(best[0]) > 2.0**-126 and not small.run()["dsinks"].any()
+    small.check()
 
 
 @pytest.mark.slow

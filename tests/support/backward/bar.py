@@ -114,6 +114,7 @@ def _of_sinks(dsinks: Array, by: Truth) -> float:
     assert by.best.dsinks is not None and by.usual.dsinks is not None
     assert by.noise.dsinks is not None and by.open.dsinks is not None
     judged = np.isfinite(by.best.dsinks) & np.isfinite(by.usual.dsinks)
+    judged &= np.isfinite(by.open.dsinks)
     error = np.abs(np.where(judged, dsinks - by.best.dsinks, 0))
     of_plain = np.abs(np.where(judged, by.usual.dsinks - by.best.dsinks, 0))
     noise = np.where(judged, by.noise.dsinks, 0)
