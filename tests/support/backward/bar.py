@@ -115,8 +115,9 @@ def _of_sinks(dsinks: Array, by: Truth) -> float:
     assert by.noise.dsinks is not None and by.open.dsinks is not None
     judged = np.isfinite(by.best.dsinks) & np.isfinite(by.usual.dsinks)
     judged &= np.isfinite(by.open.dsinks)
-    error = np.abs(np.where(judged, dsinks - by.best.dsinks, 0))
-    of_plain = np.abs(np.where(judged, by.usual.dsinks - by.best.dsinks, 0))
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = np.abs(np.where(judged, dsinks - by.best.dsinks, 0))
+        of_plain = np.abs(np.where(judged, by.usual.dsinks - by.best.dsinks, 0))
     noise = np.where(judged, by.noise.dsinks, 0)
     allowed = FACTOR * np.maximum(of_plain, 2.0**-20 * noise) + 1e-30
     allowed += np.where(judged, by.open.dsinks, 0)
