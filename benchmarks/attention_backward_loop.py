@@ -5,20 +5,20 @@
 
 Cycles of the virtual device's performance model, no GPU. What 1024 more rows of q take, for as many
 keys as the workgroup has and 16 rows; the limit is what the five products take the matrix units at
-their fastest. Outside: the rest of a workgroup's time. Nothing in the loop depends on the numbers,
-which `--sd` shows. Behind the table, main launches that are composed of workgroups: rounds of CUs
-times rows of all heads of a group, without a mask; where the plan splits blocks of keys, of one
-workgroup of each and of as many as it takes, and the launch that sums them, run in full. Readings:
-docs/generated/readings.md. Beside them AITER's a16 kernel (rtz on MI300X) composed alike, from its
-loop and what is outside of it, which were modelled on this device from its objects at e4048607: how
-many times as long it takes as ours, with what sums splits.
+their fastest. Outside: the rest of a workgroup's time, under a mask with what cut tiles take more.
+Nothing in the loop depends on the numbers, which `--sd` shows. Behind the table, main launches that
+are composed of workgroups (`attention_backward_launches`), without a mask and causal; where the
+plan splits blocks of keys, of one workgroup of each and of as many as it takes, and the launch that
+sums them, run in full. Readings: docs/generated/readings.md. Beside them AITER's a16 kernel (rtz on
+MI300X) composed alike, from its loop and what is outside of it, which
+`attention_backward_peers` models of its objects: how many times as long it takes as ours, with what
+sums splits.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,18 +29,30 @@ from amdattn import virtual
 from amdattn.arch import readings
 from amdattn.arch.architectures import architecture
 from amdattn.bench import run
+from amdattn.device.profiling import LaunchProfile
 from amdattn.dtypes import as_dtype
 from amdattn.ops.attention_backward.kernels import BACKWARD
 from amdattn.ops.attention_backward.splitting import Splits
+from benchmarks.attention_backward_launches import (
+    AITER,
+    STEP,
+    Loop,
+    Sizes,
+    composed,
+    composed_causal,
+    composed_pairs,
+)
 
 ROWS = (1024, 2048)
-STEP = 16  # rows that a figure is for
+CAUSAL = {"causal": True, "top_left": True}  # of a first block of keys and more rows
 # head_dim, head_dim_v, what is asked for besides.
 MEMBERS: tuple[tuple[int, int, Mapping[str, Any]], ...] = (
     (128, 128, {}),
+    (128, 128, CAUSAL),
     (128, 128, {"deterministic": True}),
     (128, 128, {"softcap": 30.0}),
     (64, 64, {}),
+    (64, 64, CAUSAL),
     (64, 64, {"deterministic": True}),
     (64, 64, {"softcap": 30.0}),
     (192, 128, {}),
@@ -65,35 +77,10 @@ SHAPES = (
 )
 
 
-@dataclass(frozen=True)
-class Loop:
-    """Of one kernel, under one reading."""
-
-    kernel: str
-    keys: int
-    clk: float  # for `keys` keys and STEP rows
-    limit: float
-    outside: float
-
-    @property
-    def use(self) -> float:
-        """Share of the matrix limit."""
-        return self.limit / self.clk
-
-
-# AITER's a16: of 16 rows, by architecture and head_dim.
-AITER = {
-    ("gfx942", 128): Loop("fmha_bwd_hd128_bf16_a16_rtz", 192, 2170, 1920, 18900),
-    ("gfx942", 64): Loop("fmha_bwd_hd64_bf16_a16_rtz", 192, 1333, 960, 12700),
-    ("gfx950", 128): Loop("fmha_bwd_hd128_bf16_a16", 256, 2240, 1280, 14400),
-    ("gfx950", 64): Loop("fmha_bwd_hd64_bf16_a16_rtz", 192, 1305, 480, 13500),
-}
-
-
 def lifetime(
     rows: int, keys: int, head_dim: int, head_dim_v: int, dtype: str, sd: float, options: Any
-) -> tuple[int, Any]:
-    """Clk from the first instruction of a workgroup of the main kernel to its last, and the kernel.
+) -> tuple[int, LaunchProfile]:
+    """Clk from the first instruction of a workgroup of the main kernel to its last, and the launch.
 
     sd : standard deviation of the scores, nats.
     """
@@ -112,7 +99,7 @@ def lifetime(
         amdattn.flash_attn_backward(dout, q, k, v, out, lse, num_splits=1, **options)
     (main,) = (one for one in profile.launches if one.times and _is_main(one.kernel))
     (time,) = main.times
-    return time.end - time.start, main.kernel
+    return time.end - time.start, main
 
 
 def _is_main(symbol: str) -> bool:
@@ -142,25 +129,22 @@ def measure(
     return Loop(kernel.name, keys, clk, limit, short - ROWS[0] / STEP * clk)
 
 
-def composed(
-    loop: Loop, batch: int, heads: int, heads_kv: int, seqlen: int, splits: Splits
-) -> float:
-    """Clk of the main launch: rounds of CUs, of workgroups that go through all their rows."""
-    props = amdattn.device_props()
-    workgroups = batch * heads_kv * -(-seqlen // loop.keys) * splits.count
-    rounds = -(-workgroups // props.num_cus)
-    steps = heads // heads_kv // splits.heads * -(seqlen // -STEP // splits.rows)
-    return rounds * (loop.outside + steps * loop.clk)
-
-
 def planned_splits(
-    batch: int, heads: int, heads_kv: int, seqlen: int, head_dim: int, dtype: str
+    batch: int,
+    heads: int,
+    heads_kv: int,
+    seqlen: int,
+    head_dim: int,
+    dtype: str,
+    *,
+    causal: bool = False,
 ) -> Splits:
     """Of the plan for a shape."""
     plan = amdattn.plan_attention_backward(
         *(batch, seqlen, seqlen, heads, heads_kv, head_dim),
         device=amdattn.device_props(),
         dtype=dtype,
+        causal=causal,
     )
     (args,) = (dict(one.args) for one in plan.launches if one.kernel.op == BACKWARD)
     return Splits(args["head_splits"], args["row_splits"])
@@ -196,31 +180,45 @@ def main() -> None:
         with run.reading(name):
             for head_dim, head_dim_v, options in MEMBERS:
                 row = measure(head_dim, head_dim_v, options, arguments.dtype, arguments.sd)
-                found[name, head_dim, bool(options)] = row
+                if options in ({}, CAUSAL):
+                    found[name, head_dim, options == CAUSAL] = row
+                causal = " causal" if options == CAUSAL else ""
                 print(
-                    f"| `{row.kernel}` | {name} | {row.keys} | {row.clk:.0f} | {row.limit:.0f} "
-                    f"| {100 * row.use:.1f} % | {row.outside:.0f} |",
+                    f"| `{row.kernel}`{causal} | {name} | {row.keys} | {row.clk:.0f} "
+                    f"| {row.limit:.0f} | {100 * row.use:.1f} % | {row.outside:.0f} |",
                     flush=True,
                 )
     print(
         "\n| batch, heads, heads of k, rows, head_dim | main launch, Mclk | splits | sum "
-        "| AITER / ours |"
+        "| AITER / ours | causal, Mclk | AITER / ours |"
     )
-    print("|---|--:|--:|--:|--:|")
-    arch = amdattn.device_props().arch
-    for batch, heads, heads_kv, seqlen, head_dim in SHAPES:
-        loop = found[chosen[0], head_dim, False]
+    print("|---|--:|--:|--:|--:|--:|--:|")
+    for *of_shape, head_dim in SHAPES:
+        batch, heads, heads_kv, seqlen = of_shape
         sizes = batch, heads, heads_kv, seqlen
-        whole = best = composed(loop, *sizes, Splits())
-        splits, more = planned_splits(*sizes, head_dim, arguments.dtype), "| |"
-        if splits.count > 1:
-            after = composed(loop, *sizes, splits)
-            of_sum = sum_clk(batch, heads_kv, seqlen, head_dim, arguments.dtype, splits)
-            more = f"{after / 1e6:.3f} ({splits.heads} x {splits.rows}) | {of_sum / 1e6:.3f} |"
-            best = after + of_sum
-        ratio = composed(AITER[arch, head_dim], *sizes, Splits()) / best
-        name = ", ".join(map(str, (*sizes, head_dim)))
-        print(f"| {name} | {whole / 1e6:.3f} | {more} {ratio:.3f} |", flush=True)
+        plain, under_mask = (found[chosen[0], head_dim, is_causal] for is_causal in (False, True))
+        print(f"| {', '.join(map(str, (*sizes, head_dim)))} | ", end="")
+        print(_row(plain, under_mask, sizes, head_dim, arguments.dtype), flush=True)
+
+
+def _row(plain: Loop, causal: Loop, sizes: Sizes, head_dim: int, dtype: str) -> str:
+    """Of the table of launches: columns behind the shape."""
+    props = amdattn.device_props()
+    whole = best = composed(plain, sizes, props)
+    splits, more = planned_splits(*sizes, head_dim, dtype), "| |"
+    batch, _, heads_kv, seqlen = sizes
+    if splits.count > 1:
+        after = composed(plain, sizes, props, splits)
+        of_sum = sum_clk(batch, heads_kv, seqlen, head_dim, dtype, splits)
+        more = f"{after / 1e6:.3f} ({splits.heads} x {splits.rows}) | {of_sum / 1e6:.3f} |"
+        best = after + of_sum
+    ratio = composed(AITER[props.arch, head_dim, False], sizes, props) / best
+    ours = composed_causal(causal, plain, sizes, props)
+    theirs = composed_pairs(AITER[props.arch, head_dim, True], sizes, props)
+    under_mask = f"{ours / 1e6:.3f} | {theirs / ours:.3f}"
+    if planned_splits(*sizes, head_dim, dtype, causal=True).count > 1:
+        under_mask = "splits | "  # of which some see more rows than others: not composed
+    return f"{whole / 1e6:.3f} | {more} {ratio:.3f} | {under_mask} |"
 
 
 if __name__ == "__main__":

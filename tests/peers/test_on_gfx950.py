@@ -37,8 +37,9 @@ def test_triton(module: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif("AMDATTN_AITER_DIR" not in os.environ, reason="names no aiter checkout")
-def test_aiter() -> None:
-    on_gfx950("test_aiter_gfx950", "slow")
+@pytest.mark.parametrize("module", ["test_aiter_gfx950", "test_aiter_backward"])
+def test_aiter(module: str) -> None:
+    on_gfx950(module, "slow")
 
 
 @pytest.mark.slow

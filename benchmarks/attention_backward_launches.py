@@ -1,0 +1,122 @@
+"""Launches of attention backward composed of workgroups that were modelled alone, ours and AITER's.
+
+Pure: what a workgroup takes is given. Without a mask a launch is rounds of CUs; under a causal one
+workgroups differ, and each CU of an XCD takes the next one of it as soon as it is free.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from amdattn.arch.attention_kernels import ATTENTION_KERNELS
+from amdattn.arch.props import DeviceProps
+from amdattn.ops.attention_backward.splitting import Splits
+
+STEP = 16  # rows that a figure is for
+Sizes = tuple[int, int, int, int]  # batch, heads of q and of k, rows
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Of one kernel, under one reading.
+
+    Attributes
+    ----------
+    kernel : str
+    keys : int
+        Of a workgroup.
+    clk, limit : float
+        For `keys` keys and STEP rows; the latter of the matrix units at their fastest.
+    outside : float
+        Beside the loop, of a block of keys. Under a mask with what its cut tiles take more.
+    """
+
+    kernel: str
+    keys: int
+    clk: float
+    limit: float
+    outside: float
+
+    @property
+    def use(self) -> float:
+        """Share of the matrix limit."""
+        return self.limit / self.clk
+
+
+# AITER's a16, rtz where roundings have objects, as benchmarks/attention_backward_peers.py finds
+# them at e4048607: of 16 rows, by architecture, head_dim and mask.
+AITER = {
+    ("gfx942", 128, False): Loop("fmha_bwd_hd128_bf16_a16_rtz", 192, 2170, 1920, 18932),
+    ("gfx942", 128, True): Loop("fmha_bwd_hd128_bf16_causal_a16_rtz", 192, 2174, 1920, 20398),
+    ("gfx942", 64, False): Loop("fmha_bwd_hd64_bf16_a16_rtz", 192, 1333, 960, 12636),
+    ("gfx942", 64, True): Loop("fmha_bwd_hd64_bf16_causal_a16_rtz", 192, 1335, 960, 13712),
+    ("gfx950", 128, False): Loop("fmha_bwd_hd128_bf16_a16_psskddv", 256, 2240, 1280, 14386),
+    ("gfx950", 128, True): Loop("fmha_bwd_hd128_bf16_causal_a16_psskddv", 256, 2272, 1280, 16090),
+    ("gfx950", 64, False): Loop("fmha_bwd_hd64_bf16_a16_rtz", 192, 1305, 480, 13474),
+    ("gfx950", 64, True): Loop("fmha_bwd_hd64_bf16_causal_a16_rtz", 192, 1307, 480, 14412),
+}  # fmt: skip
+
+
+def composed(loop: Loop, sizes: Sizes, props: DeviceProps, splits: Splits | None = None) -> float:
+    """Clk without a mask: rounds of CUs, of workgroups that go through all their rows."""
+    batch, heads, heads_kv, seqlen = sizes
+    splits = splits or Splits()
+    workgroups = batch * heads_kv * -(-seqlen // loop.keys) * splits.count
+    rounds = -(-workgroups // props.num_cus)
+    steps = heads // heads_kv // splits.heads * -(seqlen // -STEP // splits.rows)
+    return rounds * (loop.outside + steps * loop.clk)
+
+
+def composed_causal(loop: Loop, plain: Loop, sizes: Sizes, props: DeviceProps) -> float:
+    """Clk of ours under a causal mask: a workgroup has a block of keys of all heads of a group.
+
+    What is outside of the loop comes once, but what cut tiles take, which is what `loop` has more
+    outside than `plain`, the loop without a mask, with every head.
+    """
+    batch, heads, heads_kv, seqlen = sizes
+    group, blocks = heads // heads_kv, -(-seqlen // loop.keys)
+    cut = (loop.outside - plain.outside) / loop.keys  # of a row
+
+    def clk(block: int) -> float:
+        rows = seqlen - block * loop.keys
+        # Of the last block all tiles are cut, as some of its keys are beyond the last one.
+        return plain.outside + group * (rows / STEP * loop.clk + min(rows, loop.keys) * cut)
+
+    at_once = ATTENTION_KERNELS[props.arch].heads_of_xcd * props.num_xcds
+    return last_end(_chunks(batch * heads_kv, at_once, blocks, clk), props)
+
+
+def composed_pairs(loop: Loop, sizes: Sizes, props: DeviceProps) -> float:
+    """Clk of AITER's under a causal mask: a workgroup has a block of one head of q from either end.
+
+    Blocks of a head are next to each other in the grid; one in the middle is alone.
+    """
+    batch, heads, _, seqlen = sizes
+    blocks = -(-seqlen // loop.keys)
+
+    def rows(block: int) -> int:
+        return seqlen - block * loop.keys
+
+    of_head = []
+    for block in range(-(-blocks // 2)):
+        both = {block, blocks - 1 - block}
+        of_head.append(sum(loop.outside + rows(one) / STEP * loop.clk for one in both))
+    return last_end(of_head * (batch * heads), props)
+
+
+def _chunks(heads: int, at_once: int, blocks: int, clk: Callable[[int], float]) -> Iterator[float]:
+    """As asm_src/attn_bwd/work.h has it: the first blocks of some heads, then the second ones."""
+    for first in range(0, heads, at_once):
+        for block in range(blocks):
+            yield from [clk(block)] * min(at_once, heads - first)
+
+
+def last_end(workgroups: Sequence[float] | Iterator[float], props: DeviceProps) -> float:
+    """When the last of them ends: they go round robin over the XCDs, one at a time on each CU."""
+    cus = [[0.0] * (props.num_cus // props.num_xcds) for _ in range(props.num_xcds)]
+    for nth, clk in enumerate(workgroups):
+        xcd = cus[nth % props.num_xcds]
+        heapq.heapreplace(xcd, xcd[0] + clk)
+    return max(map(max, cus))
