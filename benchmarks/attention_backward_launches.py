@@ -57,6 +57,9 @@ AITER = {
     ("gfx950", 64, False): Loop("fmha_bwd_hd64_bf16_a16_rtz", 192, 1305, 480, 13474),
     ("gfx950", 64, True): Loop("fmha_bwd_hd64_bf16_causal_a16_rtz", 192, 1307, 480, 14412),
 }  # fmt: skip
+# HipKittens' of four waves, all heads of a group in a workgroup, as its source of November 2025
+# compiles: modelled on this device once, outside of its loop to the nearest 500.
+HIPKITTENS = Loop("attn_bkwd_non_causal", 256, 2383, 1280, 8500)
 
 
 def composed(loop: Loop, sizes: Sizes, props: DeviceProps, splits: Splits | None = None) -> float:
@@ -67,6 +70,15 @@ def composed(loop: Loop, sizes: Sizes, props: DeviceProps, splits: Splits | None
     rounds = -(-workgroups // props.num_cus)
     steps = heads // heads_kv // splits.heads * -(seqlen // -STEP // splits.rows)
     return rounds * (loop.outside + steps * loop.clk)
+
+
+def composed_aiter(sizes: Sizes, head_dim: int, props: DeviceProps) -> float:
+    """Clk of AITER's without a mask: a workgroup has a block of keys of one head of q.
+
+    What sums dK and dV of a group's heads is another launch, and not in it.
+    """
+    batch, heads, _, seqlen = sizes
+    return composed(AITER[props.arch, head_dim, False], (batch, heads, heads, seqlen), props)
 
 
 def composed_causal(loop: Loop, plain: Loop, sizes: Sizes, props: DeviceProps) -> float:

@@ -1,13 +1,15 @@
 """AITER's a16 backward from its own objects beside ours: loops in cycles, and at estimated clocks.
 
     AMDATTN_DEVICE=virtual:gfx942 python -m benchmarks.attention_backward_peers [--aiter DIR]
+        [--reading NAME ... | all]
 
 DIR, or AMDATTN_AITER_DIR, is a checkout of https://github.com/ROCm/aiter. Everything is modelled,
 no GPU: one workgroup alone on its CU, of ours as `attention_backward_loop` has it. AITER's has as
 many rows as keys, of which it takes the first block, or under a causal mask the first and the last
 one; two lengths. Outside is then half of what is beside the steps of both blocks. A clock is where
 the power of all CUs in a loop meets the cap (`amdattn.energy`): an estimate, with what the loop has
-of the L2 and nothing behind it, where blocks of keys of a head share rows.
+of the L2 and nothing behind it, where blocks of keys of a head share rows. With --reading, cycles
+only, of each one (docs/generated/readings.md).
 """
 
 from __future__ import annotations
@@ -21,18 +23,28 @@ from pathlib import Path
 import numpy as np
 
 import amdattn
+from amdattn.arch import readings
 from amdattn.arch.architectures import architecture
 from amdattn.arch.energies import ENERGIES, Energies, mi300x, mi355x
+from amdattn.bench import run
 from amdattn.bench.kernels import Functions
 from amdattn.device.profiling import LaunchProfile
 from amdattn.energy import Activity, Estimate, estimate, matrix_flops
 from amdattn.ops.attention_backward.reference import Inputs
 from benchmarks import attention_backward_loop as ours
-from benchmarks.attention_backward_launches import STEP, Loop
+from benchmarks.attention_backward_launches import (
+    AITER,
+    HIPKITTENS,
+    STEP,
+    Loop,
+    composed,
+    composed_aiter,
+)
 from benchmarks.peers.aiter_backward import BF16, CodeObject, lifetime
 
 HEAD_DIMS = (128, 64)
 BLOCKS = (6, 12)  # of keys, that AITER's rows are
+RATED = (16, 16, 16, 8192)  # batch, heads of q and k, rows
 # What the estimate of a device leaves open, as docs/studies/attention-bench-gfx950.md has it.
 GUESSES: Mapping[str, Mapping[str, Energies]] = {
     "gfx942": {
@@ -129,32 +141,23 @@ def of_ours(head_dim: int, causal: bool) -> Found:
     return found_of(loop.kernel, loop.keys, head_dim, ours.ROWS, at)
 
 
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--aiter", type=Path, default=os.environ.get("AMDATTN_AITER_DIR"))
-    directory = parser.parse_args().aiter
-    if directory is None:
-        parser.error("--aiter or AMDATTN_AITER_DIR must name a checkout of ROCm/aiter")
-    functions, props = Functions(), amdattn.device_props()
-    pairs = {
-        (head_dim, causal): (
-            of_ours(head_dim, causal),
-            of_aiter(Path(directory), head_dim, causal, functions),
-        )
-        for head_dim in HEAD_DIMS
-        for causal in (False, True)
-    }
-    print("| columns | mask | kernel | keys | clk of 16 rows | of the limit | outside | / ours |")
-    print("|--:|---|---|--:|--:|--:|--:|--:|")
+def print_loops(pairs: Mapping[tuple[int, bool], tuple[Found, Found]], reading: str) -> None:
+    """Rows of the table of cycles."""
     for (head_dim, causal), both in pairs.items():
         for one in both:
             loop, own = one.loop, both[0].loop
             ratio = loop.clk / loop.keys * own.keys / own.clk
             print(
-                f"| {head_dim} | {'causal' if causal else ''} | `{loop.kernel}` | {loop.keys} "
-                f"| {loop.clk:.0f} | {100 * loop.use:.1f} % | {loop.outside:.0f} | {ratio:.3f} |"
+                f"| {reading} | {head_dim} | {'causal' if causal else ''} | `{loop.kernel}` "
+                f"| {loop.keys} | {loop.clk:.0f} | {100 * loop.use:.1f} % | {loop.outside:.0f} "
+                f"| {ratio:.3f} |",
+                flush=True,
             )
+
+
+def print_estimates(pairs: Mapping[tuple[int, bool], tuple[Found, Found]]) -> None:
+    """Of loops without a mask, by what is guessed."""
+    props = amdattn.device_props()
     sustained = props.sustained_clock_ghz
     for guess, energies in GUESSES[props.arch].items():
         print(f"\n{guess}\n")
@@ -164,9 +167,7 @@ def main() -> None:
         )
         print("|--:|---|--:|--:|--:|--:|--:|---|")
         for (head_dim, causal), both in pairs.items():
-            if causal:
-                continue
-            for one in both:
+            for one in () if causal else both:
                 at, own = one.at(energies), both[0]
                 rates = one.tflops(at.clock_ghz), own.tflops(own.at(energies).clock_ghz)
                 in_clk = own.tflops(1.0) / one.tflops(1.0)
@@ -177,6 +178,51 @@ def main() -> None:
                     f"| {at.clock_ghz:.2f} | {rates[0]:.0f} | {in_clk:.3f} "
                     f"| {rates[1] / rates[0]:.3f} | {', '.join(f'{w:.0f}' for w in watts)} |"
                 )
+
+
+def print_rates(pairs: Mapping[tuple[int, bool], tuple[Found, Found]]) -> None:
+    """Of main launches of one shape, composed, 128 columns without a mask."""
+    props = amdattn.device_props()
+    own = pairs[128, False][0].loop
+    batch, heads, _, seqlen = RATED
+    loops = {
+        own.kernel: composed(own, RATED, props),
+        AITER[props.arch, 128, False].kernel: composed_aiter(RATED, 128, props),
+    }
+    if props.arch == "gfx950":
+        loops[HIPKITTENS.kernel] = composed(HIPKITTENS, RATED, props)
+    flops, ghz = 10 * batch * heads * seqlen**2 * 128, props.sustained_clock_ghz
+    print(f"\n{RATED}\n\n| kernel | Mclk | TFLOP/s at {ghz:g} GHz |")
+    print("|---|--:|--:|")
+    for kernel, clk in loops.items():
+        print(f"| `{kernel}` | {clk / 1e6:.3f} | {flops / clk * ghz / 1e3:.0f} |")
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--aiter", type=Path, default=os.environ.get("AMDATTN_AITER_DIR"))
+    parser.add_argument("--reading", nargs="+", metavar="NAME", help="or all")
+    arguments = parser.parse_args()
+    if arguments.aiter is None:
+        parser.error("--aiter or AMDATTN_AITER_DIR must name a checkout of ROCm/aiter")
+    directory, functions = Path(arguments.aiter), Functions()
+    print("| reading | columns | mask | kernel | keys | clk | of the limit | outside | / ours |")
+    print("|---|--:|---|---|--:|--:|--:|--:|--:|")
+    for name in readings.chosen(arguments.reading, amdattn.device_props().arch):
+        with run.reading(name):
+            pairs = {
+                (head_dim, causal): (
+                    of_ours(head_dim, causal),
+                    of_aiter(directory, head_dim, causal, functions),
+                )
+                for head_dim in HEAD_DIMS
+                for causal in (False, True)
+            }
+        print_loops(pairs, name)
+    if not arguments.reading:
+        print_estimates(pairs)
+        print_rates(pairs)
 
 
 if __name__ == "__main__":
