@@ -31,6 +31,8 @@ class Loop:
         For `keys` keys and STEP rows; the latter of the matrix units at their fastest.
     outside : float
         Beside the loop, of a block of keys. Under a mask with what its cut tiles take more.
+    another : float
+        For each further head of q of a group, beside its steps and cut tiles.
     """
 
     kernel: str
@@ -38,6 +40,7 @@ class Loop:
     clk: float
     limit: float
     outside: float
+    another: float = 0.0
 
     @property
     def use(self) -> float:
@@ -68,8 +71,9 @@ def composed(loop: Loop, sizes: Sizes, props: DeviceProps, splits: Splits | None
     splits = splits or Splits()
     workgroups = batch * heads_kv * -(-seqlen // loop.keys) * splits.count
     rounds = -(-workgroups // props.num_cus)
-    steps = heads // heads_kv // splits.heads * -(seqlen // -STEP // splits.rows)
-    return rounds * (loop.outside + steps * loop.clk)
+    group = heads // heads_kv // splits.heads
+    of_head = -(seqlen // -STEP // splits.rows) * loop.clk
+    return rounds * (loop.outside + group * of_head + (group - 1) * loop.another)
 
 
 def composed_aiter(sizes: Sizes, head_dim: int, props: DeviceProps) -> float:
@@ -94,7 +98,8 @@ def composed_causal(loop: Loop, plain: Loop, sizes: Sizes, props: DeviceProps) -
     def clk(block: int) -> float:
         rows = seqlen - block * loop.keys
         # Of the last block all tiles are cut, as some of its keys are beyond the last one.
-        return plain.outside + group * (rows / STEP * loop.clk + min(rows, loop.keys) * cut)
+        of_head = rows / STEP * loop.clk + min(rows, loop.keys) * cut
+        return plain.outside + group * of_head + (group - 1) * plain.another
 
     at_once = ATTENTION_KERNELS[props.arch].heads_of_xcd * props.num_xcds
     return last_end(_chunks(batch * heads_kv, at_once, blocks, clk), props)

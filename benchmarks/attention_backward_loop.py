@@ -5,15 +5,15 @@
 
 Cycles of the virtual device's performance model, no GPU. What 1024 more rows of q take, for as many
 keys as the workgroup has and 16 rows; the limit is what the five products take the matrix units at
-their fastest. Outside: the rest of a workgroup's time, under a mask with what cut tiles take more.
-Nothing in the loop depends on the numbers, which `--sd` shows. Behind the table, main launches that
-are composed of workgroups (`attention_backward_launches`), without a mask and causal; where the
-plan splits blocks of keys, of one workgroup of each and of as many as it takes, and the launch that
-sums them, run in full. Readings: docs/generated/readings.md. Beside them AITER's a16 kernel (rtz on
-MI300X) composed alike, from its loop and what is outside of it, which
-`attention_backward_peers` models of its objects: how many times as long it takes as ours, with what
-sums splits. Its workgroups have one head of q each; what adds up dK and dV of a group's heads is
-not in it.
+their fastest. Outside: the rest of a workgroup's time, under a mask with what cut tiles take more;
+another: what a second head of q takes beside its steps, under a mask with its cut tiles. Nothing in
+the loop depends on the numbers, which `--sd` shows. Behind the table, main launches that are
+composed of workgroups (`attention_backward_launches`), without a mask and causal; where the plan
+splits blocks of keys, of one workgroup of each and of as many as it takes, and the launch that sums
+them, run in full. Readings: docs/generated/readings.md. Beside them AITER's a16 kernel (rtz on
+MI300X) composed alike, from its loop and what is outside of it, which `attention_backward_peers`
+models of its objects: how many times as long it takes as ours, with what sums splits. Its
+workgroups have one head of q each; what adds up dK and dV of a group's heads is not in it.
 """
 
 from __future__ import annotations
@@ -80,23 +80,31 @@ SHAPES = (
 
 
 def lifetime(
-    rows: int, keys: int, head_dim: int, head_dim_v: int, dtype: str, sd: float, options: Any
+    rows: int,
+    keys: int,
+    head_dim: int,
+    head_dim_v: int,
+    dtype: str,
+    sd: float,
+    options: Any,
+    heads: int = 1,
 ) -> tuple[int, LaunchProfile]:
     """Clk from the first instruction of a workgroup of the main kernel to its last, and the launch.
 
     sd : standard deviation of the scores, nats.
+    heads : of q, that the workgroup goes through.
     """
     rng = np.random.default_rng(1)
     element = as_dtype(dtype).numpy()
 
-    def operand(of: int, columns: int, scale: float = 1.0) -> NDArray[Any]:
-        made = rng.standard_normal((1, of, 1, columns), np.float32) * np.float32(scale)
+    def operand(of: int, columns: int, of_heads: int = 1, scale: float = 1.0) -> NDArray[Any]:
+        made = rng.standard_normal((1, of, of_heads, columns), np.float32) * np.float32(scale)
         return made.astype(element)
 
-    q, k = operand(rows, head_dim, sd), operand(keys, head_dim)
-    v, dout = operand(keys, head_dim_v), operand(rows, head_dim_v)
-    out = operand(rows, head_dim_v)
-    lse = np.full((1, 1, rows), np.log(keys) + sd * sd / 2, np.float32)
+    q, k = operand(rows, head_dim, heads, sd), operand(keys, head_dim)
+    v, dout = operand(keys, head_dim_v), operand(rows, head_dim_v, heads)
+    out = operand(rows, head_dim_v, heads)
+    lse = np.full((1, heads, rows), np.log(keys) + sd * sd / 2, np.float32)
     with virtual.profile() as profile:
         amdattn.flash_attn_backward(dout, q, k, v, out, lse, num_splits=1, **options)
     (main,) = (one for one in profile.launches if one.times and _is_main(one.kernel))
@@ -122,13 +130,15 @@ def measure(
     )
     (kernel,) = (one.kernel for one in plan.launches if one.kernel.op == BACKWARD)
     keys = kernel.tile["kv"]
-    short, long = (
-        lifetime(rows, keys, head_dim, head_dim_v, dtype, sd, options)[0] for rows in ROWS
+    short, long, two = (
+        lifetime(rows, keys, head_dim, head_dim_v, dtype, sd, options, heads)[0]
+        for rows, heads in ((ROWS[0], 1), (ROWS[1], 1), (ROWS[0], 2))
     )
     clk = (long - short) / (ROWS[1] - ROWS[0]) * STEP
     flops = 2 * keys * STEP * (3 * head_dim + 2 * head_dim_v)
     limit = flops / architecture(kernel.arch).matrix_flops_per_clk
-    return Loop(kernel.name, keys, clk, limit, short - ROWS[0] / STEP * clk)
+    steps = ROWS[0] / STEP * clk
+    return Loop(kernel.name, keys, clk, limit, short - steps, two - short - steps)
 
 
 def planned_splits(
@@ -194,8 +204,8 @@ def main() -> None:
     parser.add_argument("--reading", nargs="+", metavar="NAME", help="or all")
     arguments = parser.parse_args()
     chosen = readings.chosen(arguments.reading, amdattn.device_props().arch)
-    print("| kernel | reading | keys | clk | limit | of the limit | outside |")
-    print("|---|---|--:|--:|--:|--:|--:|")
+    print("| kernel | reading | keys | clk | limit | of the limit | outside | another |")
+    print("|---|---|--:|--:|--:|--:|--:|--:|")
     found: dict[tuple[str, int, bool], Loop] = {}
     for name in chosen:
         with run.reading(name):
@@ -206,7 +216,8 @@ def main() -> None:
                 causal = " causal" if options == CAUSAL else ""
                 print(
                     f"| `{row.kernel}`{causal} | {name} | {row.keys} | {row.clk:.0f} "
-                    f"| {row.limit:.0f} | {100 * row.use:.1f} % | {row.outside:.0f} |",
+                    f"| {row.limit:.0f} | {100 * row.use:.1f} % | {row.outside:.0f} "
+                    f"| {row.another:.0f} |",
                     flush=True,
                 )
     print(

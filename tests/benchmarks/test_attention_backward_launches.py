@@ -20,7 +20,7 @@ from benchmarks.attention_backward_launches import (
 pytestmark = pytest.mark.fast
 MI300X = KNOWN_DEVICES["MI300X"]
 ONE_CU = dataclasses.replace(MI300X, num_cus=1, num_xcds=1)
-PLAIN, CAUSAL = (Loop("made up", 192, 100.0, 90.0, outside) for outside in (1000.0, 1192.0))
+PLAIN, CAUSAL = (Loop("made up", 192, 100.0, 90.0, outside, 7.0) for outside in (1000.0, 1192.0))
 
 
 def test_a_cu_takes_the_next_workgroup_when_it_is_free() -> None:
@@ -32,7 +32,7 @@ def test_a_cu_takes_the_next_workgroup_when_it_is_free() -> None:
 
 def test_rounds_of_whole_blocks() -> None:
     sizes = 1, 4, 2, 384
-    assert composed(PLAIN, sizes, ONE_CU) == 4 * (1000 + 2 * 24 * 100)
+    assert composed(PLAIN, sizes, ONE_CU) == 4 * (1000 + 2 * 24 * 100 + 7)
     alone = composed(AITER["gfx942", 128, False], (1, 4, 4, 384), ONE_CU)
     assert composed_aiter(sizes, 128, ONE_CU) == alone == 8 * (18932 + 24 * 2170)
 
@@ -40,7 +40,7 @@ def test_rounds_of_whole_blocks() -> None:
 def test_causal_blocks_see_fewer_rows_one_by_one() -> None:
     """Of two heads of q: what is outside once, what cut tiles take for each."""
     assert composed_causal(CAUSAL, PLAIN, (1, 2, 1, 384), ONE_CU) == (
-        2 * 1000 + 2 * (24 + 12) * 100 + 2 * 2 * 192
+        2 * 1000 + 2 * (24 + 12) * 100 + 2 * 2 * 192 + 2 * 7
     )
     # Of a block that is not full all rows are cut, as some keys are beyond the last one.
     assert composed_causal(CAUSAL, PLAIN, (1, 1, 1, 208), ONE_CU) == (
