@@ -11,7 +11,12 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.checker_mutation import decode_idioms, idioms, registers as regs
+from benchmarks.checker_mutation import (
+    backward_idioms,
+    decode_idioms,
+    idioms,
+    registers as regs,
+)
 from benchmarks.checker_mutation.arguments import ARGUMENTS
 from benchmarks.checker_mutation.clauses import overwrites
 from benchmarks.checker_mutation.code import Instruction
@@ -126,7 +131,8 @@ class Judge:
     ----------
     wait_violations, hazard_violations, clause_violations
         What the analyses find in the unmutated kernel: nothing, or they are wrong, or it is. Loads
-        to LDS under way at a barrier, which they cannot decide, are not among them.
+        to LDS and reads of it under way at a barrier, which they cannot decide, are not among
+        them, nor are wait states that only LLVM keeps: a schedule of the source's own has none.
     arguments : Arguments
         Those that are stated about the kernel.
     """
@@ -136,17 +142,26 @@ class Judge:
         self._code = code
         self.arguments = Arguments(ARGUMENTS, subject.name, code)
         self._is_attention = subject.name.startswith("attn_fwd_")
+        self._is_backward = subject.name.startswith("attn_bwd_")
         self._is_decode = subject.name.startswith("attn_decode_")
         self._waits, self._hazards = WaitsOnPaths(code), HazardAnalysis(code)
         self._known_early = self._waits.too_early()
         self.wait_violations = frozenset(filter(self._is_decided, self._known_early))
-        self.hazard_violations: frozenset[Missing] = self._hazards.missing()
+        self._known_missing: frozenset[Missing] = self._hazards.missing()
+        self.hazard_violations = frozenset(
+            pair for pair in self._known_missing if pair.rule not in LLVM_ONLY
+        )
         self.clause_violations = overwrites(code, code.start, code.end - code.start)
 
     def _is_decided(self, pair: TooEarly) -> bool:
-        """Not of loads to LDS at a barrier: they may be for the reads behind the next one."""
+        """Not of loads to LDS at a barrier: they may be for the reads behind the next one.
+
+        Nor of reads of LDS, which what is written behind the barrier may leave alone.
+        """
         at_barrier = self._code.at(pair.consumer).mnemonic == "s_barrier"
-        return not (at_barrier and regs.is_lds_dma(self._code.at(pair.producer)))
+        producer = self._code.at(pair.producer)
+        is_read = producer.mnemonic.startswith("ds_read")
+        return not (at_barrier and (is_read or regs.is_lds_dma(producer)))
 
     def __call__(self, mutant: Mutant) -> Judgement:
         """Judge one mutant."""
@@ -168,6 +183,8 @@ class Judge:
         stated = self.arguments.reason(mutant)
         if self._is_decode:
             stated = stated or decode_idioms.argument(self._subject.name, self._code, mutant)
+        if self._is_backward:
+            stated = stated or backward_idioms.argument(self._code, mutant)
         if self._is_attention:
             stated = stated or idioms.argument(self._code, mutant)
             if mutant.kind == "wait weakened":
@@ -193,7 +210,7 @@ class Judge:
         return Judgement(argument, frozenset(places))
 
     def _wait_states(self, mutant: Mutant) -> Judgement:
-        known = {(pair.consumer, pair.producer, pair.rule) for pair in self.hazard_violations}
+        known = {(pair.consumer, pair.producer, pair.rule) for pair in self._known_missing}
         missing = [
             pair
             for pair in self._hazards.missing_after(*self._mutated(mutant))

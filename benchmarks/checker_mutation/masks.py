@@ -24,10 +24,14 @@ def maker(code: KernelCode, pc: int, operand: str) -> Instruction | None:
 def restored_at_once(code: KernelCode, inst: Instruction) -> bool:
     """Whether the s_or_b64 behind this one restores all that EXEC and the mask here can have.
 
+    Right behind it, or where a branch leads that is always taken.
+
     Behind the instruction that saved the outer mask lanes only leave EXEC, and masks are saved
     that are restored later.
     """
     outer = code.instructions[code.index[inst.pc] + 1]
+    if outer.mnemonic == "s_branch" and outer.target in code.index:
+        outer = code.at(outer.target)
     if any(i.mnemonic != "s_or_b64" or i.operands[:2] != ("exec", "exec") for i in (inst, outer)):
         return False
     saved = maker(code, outer.pc, outer.operands[2])
@@ -67,7 +71,7 @@ def _stays_inside(code: KernelCode, start: int, inst: Instruction) -> bool:
     """Whether what an instruction makes EXEC has no lane that it had not at `start`."""
     if inst.mnemonic == "s_and_b64":
         return "exec" in inst.operands[1:]
-    if inst.mnemonic in _NARROWS:
+    if inst.mnemonic in _NARROWS or inst.text.startswith("s_andn2_b64 exec, exec,"):
         return True
     mask = inst.operands[-1]
     return inst.mnemonic in _WIDENS and _is_saved(code, start, inst.pc, mask)
@@ -91,10 +95,18 @@ def _is_saved(code: KernelCode, start: int, pc: int, mask: str, depth: int = 2) 
         if not wanted & regs.use(inst).writes:
             todo += code.predecessors[at]
             continue
-        parts = inst.operands[1:]
-        is_rest = inst.mnemonic == "s_xor_b64" and parts[0] == "exec"
-        if "saveexec" not in inst.mnemonic and not (
-            is_rest and _is_saved(code, start, at, parts[1], depth - 1)
-        ):
+        if not _has_lanes_of(code, start, inst, depth):
             return False
     return True
+
+
+def _has_lanes_of(code: KernelCode, start: int, inst: Instruction, depth: int) -> bool:
+    """Whether the mask that an instruction makes has only lanes that were there at `start`."""
+    parts = inst.operands[1:]
+    if inst.mnemonic == "s_xor_b64" and parts[0] == "exec":
+        return _is_saved(code, start, inst.pc, parts[1], depth - 1)
+    if inst.mnemonic == "s_or_b64":  # of a loop: lanes that have ended before, and those that do
+        new = [part for part in parts if part != inst.operands[0]]
+        return all(_is_saved(code, start, inst.pc, part, depth - 1) for part in new)
+    is_none = inst.mnemonic == "s_mov_b64" and parts[0] == "0"
+    return is_none or "saveexec" in inst.mnemonic or inst.mnemonic.startswith("v_cmp_")

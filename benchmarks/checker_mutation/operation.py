@@ -14,6 +14,8 @@ from amdattn.device.kernarg import packer
 from amdattn.device.manifest import KernelSpec
 from amdattn.op.operation import Case as OperationCase, Operation
 from amdattn.op.plan import Address, PerRun, Stride
+from amdattn.op.spec import OperandSpec
+from amdattn.op.workspace import Region
 from benchmarks.checker_mutation.subject import Buffer, Case, Subject, read_only, unwritten
 
 _SEED = 0
@@ -70,7 +72,8 @@ def operation_case(
 ) -> Case:
     """One launch of one of an operation's kernels.
 
-    What an earlier launch of the plan writes is random: numbers in each type that memory holds.
+    What an earlier launch of the plan writes is random: numbers in each type that memory holds. It
+    is zero where this launch adds to it, so that two terms give the same sum in either order.
 
     Parameters
     ----------
@@ -95,10 +98,17 @@ def operation_case(
         is_read = spec.role == "in"
         buffers.append(read_only(name, data) if is_read else Buffer(name, len(data), data, True))
     for spec in specs.values():
-        if spec.role == "out" and spec.present:
-            buffers.append(unwritten(spec.name, spec.nbytes))
+        if spec.role == "out" and spec.name in launch.writes:
+            is_sum = spec.name in launch.updates & written
+            buffers.append(_sums(spec) if is_sum else unwritten(spec.name, spec.nbytes))
+    read_later = frozenset[str]().union(*(later.reads for later in plan.launches[nth + 1 :]))
     for region in plan.workspace.regions:
-        if region.init == "none" and region.name in written:
+        if region.name in launch.updates & written:
+            buffers.append(_sums(region))
+        elif region.init == "none" and region.name in launch.writes & read_later:
+            # Of which a part may be left as it is, such as rows that no sequence has.
+            buffers.append(Buffer(region.name, region.nbytes, b"\xff" * region.nbytes, output=True))
+        elif region.init == "none" and region.name in written:
             buffers.append(Buffer(region.name, region.nbytes, _numbers(region.nbytes, wild)))
         elif region.init == "none":
             buffers.append(Buffer(region.name, region.nbytes))
@@ -138,6 +148,11 @@ def operation_case(
         ),
         tuple(buffers),
     )
+
+
+def _sums(of: OperandSpec | Region) -> Buffer:
+    """A result that a launch adds to."""
+    return Buffer(of.name, of.nbytes, bytes(of.nbytes), output=True)
 
 
 def _numbers(nbytes: int, wild: str) -> bytes:

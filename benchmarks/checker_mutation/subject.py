@@ -26,6 +26,7 @@ from amdattn.ops.attention import select
 from amdattn.ops.attention.planning import PlannedAttention, plan_attention
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem
 from amdattn.ops.attention.scheduling import ENTRIES, MERGES, SCHEDULE
+from amdattn.ops.attention_backward.cases import OPERATION as BACKWARD
 from amdattn.ops.decode.planning import DECODE
 from amdattn.ops.gemm.planning import GEMM
 from amdattn.ops.registry import operations
@@ -126,6 +127,7 @@ def shipped_subjects(props: DeviceProps, names: Collection[str] = ()) -> list[Su
         Of the manifest; none: every one.
     """
     # Which need what is above.
+    from benchmarks.checker_mutation.backward import backward_subject
     from benchmarks.checker_mutation.decode import decode_subject
     from benchmarks.checker_mutation.gemm import gemm_subject
     from benchmarks.checker_mutation.indices import index_subject
@@ -142,6 +144,8 @@ def shipped_subjects(props: DeviceProps, names: Collection[str] = ()) -> list[Su
             return index_subject(row)
         if row.op == DECODE:  # the same, in shares of any size
             return decode_subject(row, props)
+        if row.op in BACKWARD.kernel_ops:  # around blocks of keys
+            return backward_subject(row, props)
         if row.op in (select.ATTENTION, select.MERGE, select.GATHER, SCHEDULE):  # of one plan
             return _attention(row, rows, props)
         return operation_subject(owners[row.op], row, props)

@@ -92,9 +92,14 @@ def _for_others(inst: Instruction) -> bool:
     return (regs.is_atomic(inst) and "f32" in inst.mnemonic) or inst.mnemonic.endswith("x4")
 
 
+def _is_term(inst: Instruction) -> bool:
+    """Adds to a sum of floating point numbers, which is data: nobody counts by it."""
+    return regs.is_atomic(inst) and "_f32" in inst.mnemonic and not regs.returns_data(inst)
+
+
 def _tells(inst: Instruction) -> bool:
     """May tell other workgroups of data that was written before."""
-    if not regs.is_vmem(inst) or not _stores(inst) or _for_others(inst):
+    if not regs.is_vmem(inst) or not _stores(inst) or _for_others(inst) or _is_term(inst):
         return False
     return regs.is_atomic(inst) or "sc1" in inst.modifiers
 
@@ -210,7 +215,7 @@ class WaitAnalysis(ForwardAnalysis[tuple[int, str], int, TooEarly]):
         if regs.is_vmem(inst) and _stores(inst):
             if pending.mnemonic.startswith("buffer_wbl2"):
                 return "store with a write-back of the cache pending"
-            if regs.is_atomic(inst) and regs.is_ds(pending) and written:
+            if regs.is_atomic(inst) and not _is_term(inst) and regs.is_ds(pending) and written:
                 return "atomic with an LDS store pending"
             # Without a write-back between them both are data, which one behind them is for.
             is_flag = "sc1" in inst.modifiers and not _for_others(inst)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from benchmarks.checker_mutation.arguments import attention, decode, gemm, rows, triton
+from benchmarks.checker_mutation.arguments import attention, backward, decode, gemm, rows, triton
 
 ARGUMENTS = (
     *attention.ARGUMENTS,
+    *backward.ARGUMENTS,
     *decode.ARGUMENTS,
     *gemm.ARGUMENTS,
     *rows.ARGUMENTS,

@@ -1,8 +1,8 @@
 """Runs campaigns and writes their pages of docs/studies, which hold all that is known.
 
-`python -m tests.support.mutation.campaign [--arch gfx950] [--decode]` runs every kernel of a page;
-with Triton installed its kernels are part of it, but of `--decode`. `--sample` draws some of the
-mutants of the largest kernels, which are thousands.
+`python -m tests.support.mutation.campaign [--arch gfx950] [--of FAMILY]` runs every kernel of a
+page; with Triton installed its kernels are part of the one without a family. `--sample` draws some
+of the mutants of the largest kernels, which are thousands.
 
 Of a page that is there,
 
@@ -55,7 +55,8 @@ from tests.support.paths import ROOT
 # Of the members of a family, which have the same sources, one. These have thousands of mutants.
 FORWARD = "attn_fwd_bf16_d128_rtne"
 DECODE = "attn_decode_bf16_d128_q16"
-LARGE = (FORWARD, DECODE)
+_BACKWARD = ("attn_bwd_bf16_d128", "attn_bwd_bf16_d64")
+LARGE = (FORWARD, DECODE, *_BACKWARD)
 _LOCK = """- The Triton kernels were chosen while the campaign was written. `locked_increment` of
   tests/support/peers is not among them: a lock and a counter that one lane works on, in a wave
   whose lanes all hold the same values. Of its 63 mutants 10 are proved equivalent and 34
@@ -144,14 +145,32 @@ STUDIES = {
         ),
     )
 }  # fmt: skip
-OF_DECODE = {
-    arch: Study(
-        arch,
-        (DECODE,),
-        of_shipped="attention over a cache",
-        page=study.page.replace("mutation", "mutation-decode"),
-    )
-    for arch, study in STUDIES.items()
+
+
+def _of(name: str, of_shipped: str, *kernels: str) -> dict[str, Study]:
+    """The studies of a family, whose pages have its name."""
+    return {
+        arch: Study(
+            arch,
+            kernels,
+            of_shipped=of_shipped,
+            page=study.page.replace("mutation", f"mutation-{name}"),
+        )
+        for arch, study in STUDIES.items()
+    }
+
+
+OF_DECODE = _of("decode", "attention over a cache", DECODE)
+OF_FAMILIES = {
+    "decode": OF_DECODE,
+    "backward": _of(
+        *("backward", "the gradients of attention", *_BACKWARD),
+        *("attn_bwd_rows_bf16", "attn_bwd_sum_bf16", "attn_bwd_round_bf16", "attn_bwd_sinks"),
+    ),
+    "merges": _of(
+        *("merges", "merges of partial results"),
+        *("cascade_merge_bf16", "merge_state_bf16_b8", "merge_state_bf16_b16_s2"),
+    ),
 }
 
 
@@ -185,7 +204,7 @@ def main() -> int:
     """Run, write, say what fails."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--arch", choices=list(STUDIES), default=DEFAULT_ARCH)
-    parser.add_argument("--decode", action="store_true", help="kernels of attention over a cache")
+    parser.add_argument("--of", choices=list(OF_FAMILIES), help="the page of this family")
     parser.add_argument("--json", type=Path, help="write what was run there as well")
     parser.add_argument("--workers", type=int, default=2, help="processes that launch mutants")
     parser.add_argument("--seconds", type=float, default=300.0, help="for each mutant")
@@ -204,7 +223,7 @@ def main() -> int:
     given = parser.parse_args()
     if given.classes and not given.kernel:
         parser.error("--class needs --kernel: the page has every class")
-    study = (OF_DECODE if given.decode else STUDIES)[given.arch]
+    study = OF_FAMILIES.get(given.of, STUDIES)[given.arch]
     os.environ["AMDATTN_DEVICE"] = f"virtual:{study.arch}"  # Triton compiles for it
     path = ROOT / "docs" / "studies" / study.page
     old: list[Result] = []
@@ -212,7 +231,7 @@ def main() -> int:
         every, triton = shipped_subjects(study.props, given.kernel), ""
     else:
         every, triton = study.subjects()
-    if given.check or given.stale or given.only:
+    if (given.check or given.stale or given.only) and path.exists():
         version, old = read(path.read_text(encoding="utf-8"))
         kept = {result.kernel for result in old if result.kernel.startswith("triton ")}
         if kept and triton != version:  # other kernels than those of the page

@@ -1,0 +1,274 @@
+"""Of attention's gradients: the launches around blocks of keys."""
+
+from __future__ import annotations
+
+from benchmarks.checker_mutation.stated import Stated
+
+_DIVIDED = (
+    "the lanes that are let in as well divide by more than they have: the quotient is 0, and the "
+    "remainder what they had"
+)
+_WAITED = (
+    "what it would wait for has arrived: a wave that comes here has waited for as much with its "
+    "first row that the sequences have, or where its rows began with another head"
+)
+_A_BATCH = (
+    "no wave comes here from code that has not waited: there is a batch entry, whose loop has"
+)
+_SAME_SUM = (
+    "the lanes that are let in as well hold the same sum: they store the same word to the same "
+    "address, which nobody else uses in the rest of the launch"
+)
+_FIRST_ONLY = (
+    "what follows is of the first lane of a workgroup, which is not among those that stay away"
+)
+_TILES = (
+    "the mask has every lane: the first 16 rows of a workgroup are in one tile, which has 16 or 32"
+)
+_STRICTER = (
+    "the lanes that are let in as well have nothing to do before the next mask, which leaves them "
+    "out: it asks for a column further on"
+)
+_ROW_ENDED = (
+    "for the lanes that stay away the row ends in this step, and so they have no columns in the "
+    "later ones, which only these stores follow; then the mask of the rows is restored"
+)
+_A_ROW = (
+    "no wave comes here: of a row that it has, it has all 16 lanes, the first one and others, so "
+    "that the branch before it is taken where it has to be"
+)
+_LOADED = (
+    "what it would wait for has arrived: of every row one lane has the first columns, and before "
+    "it added these up the wave has waited for all"
+)
+_LAST_TWO = (
+    "what follows is of the first two lanes of a row, which are not among those that stay away"
+)
+
+_SAME_WORK = (
+    "the lanes that are let in as well hold the same words, in scalar registers: they store these "
+    "to the same addresses, before the barrier behind which all waves read them"
+)
+_ALL_SET = "the mask has every lane: each of a workgroup has something to set to zero"
+_HAS_KEYS = (
+    "what it would wait for has arrived: it is waited for before, but by a wave without keys, and "
+    "those have ended"
+)
+
+_OF_KEYS = ("attn_bwd_bf16_d128", "attn_bwd_bf16_d64")
+_ROWS, _SUM, _SINKS = "attn_bwd_rows_bf16", "attn_bwd_sum_bf16", "attn_bwd_sinks"
+
+_AROUND = (
+    # Which sequence and head a row of keys is of, where they do not begin anew.
+    Stated(
+        *(_SUM, "EXEC", _DIVIDED),
+        """
+          v_cmp_le_u32 vcc, s, v
+        > s_and_saveexec_b64 s[2], vcc
+          s_cbranch_execz
+          v_mul_hi_u32 v, v, v
+        """,
+        sites=4,
+    ),
+    Stated(
+        *(_SUM, ("wait deleted", "wait weakened"), _WAITED),
+        """
+          v_mad_u64_u32 v[2], s[2], s, v, v[2]
+        > s_waitcnt vmcnt(#)
+          v_mov_b32 v, v
+          v_mad_u64_u32 v[2], s[2], s, v, v[2]
+        """,
+        sites=3,
+    ),
+    Stated(
+        *(_SINKS, ("wait deleted", "wait weakened"), _A_BATCH),
+        """
+          v_add_f32_dpp v, v, v row_mirror row_mask:0xf bank_mask:0xf bound_ctrl:1
+        > s_waitcnt lgkmcnt(0)
+          v_readlane_b32 s, v, 0
+          v_readlane_b32 s, v, 16
+        """,
+    ),
+    Stated(
+        *(_SINKS, "s_nop", _A_BATCH),
+        """
+          s_branch
+        > s_nop 0
+          v_add_f32_dpp v, v, v quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf bound_ctrl:1
+          s_nop 1
+        """,
+    ),
+    Stated(
+        *(_SINKS, "EXEC", _SAME_SUM),
+        """
+          v_cmp_eq_u32 vcc, 0, v
+        > s_and_saveexec_b64 s[2], vcc
+          s_cbranch_execz
+          v_mov_b32 v, s
+        """,
+    ),
+    Stated(
+        *(_SINKS, "EXEC", _FIRST_ONLY),
+        """
+          ds_write_b32 v, v
+        > s_or_b64 exec, exec, s[2]
+          v_cmp_eq_u32 vcc, 0, v
+          s_waitcnt lgkmcnt(0)
+        """,
+    ),
+    Stated(
+        *(_SINKS, "EXEC", _SAME_SUM),
+        """
+          s_barrier
+        > s_and_saveexec_b64 s[2], vcc
+          s_cbranch_execz
+          v_mov_b32 v, 0
+        """,
+    ),
+    Stated(
+        *(_ROWS, "EXEC", _TILES),
+        """
+          v_lshl_or_b32 v, s, 5, v
+          v_cmp_gt_u32 vcc, s, v
+        > s_and_saveexec_b64 s[2], vcc
+          s_cbranch_execz
+        """,
+    ),
+    Stated(
+        *(_ROWS, "EXEC", _STRICTER),
+        """
+        > s_and_saveexec_b64 s[2], vcc
+          s_cbranch_execz
+          v_or_b32 v, 0x80, v
+          v_cmp_gt_i32 vcc, s, v
+          s_and_saveexec_b64 s[2], vcc
+        """,
+        sites=2,
+    ),
+    Stated(
+        *(_ROWS, "EXEC", _ROW_ENDED),
+        """
+          global_store_dwordx4 v[2], v[4], off
+        > s_or_b64 exec, exec, s[2]
+          v_or_b32 v, 64, v
+          v_cmp_gt_i32 vcc, s, v
+        """,
+        sites=2,
+    ),
+    Stated(
+        *(_ROWS, ("wait deleted", "wait weakened"), _LOADED),
+        """
+          s_mov_b32 s, 0xff800000
+          v_sub_u32 v, v, v
+        > s_waitcnt vmcnt(0)
+          v_cmp_eq_f32 vcc, s, v
+        """,
+        sites=2,
+    ),
+    Stated(
+        *(_ROWS, "EXEC", _A_ROW),
+        """
+          s_xor_b64 s[2], exec, s[2]
+          s_cbranch_execnz
+        > s_andn2_saveexec_b64 s[2], s[2]
+          s_cbranch_execnz
+        """,
+        sites=2,
+    ),
+    Stated(
+        *(_ROWS, "EXEC", _A_ROW),
+        """
+          s_andn2_saveexec_b64 s[2], s[2]
+          s_cbranch_execnz
+        > s_or_b64 exec, exec, s[2]
+          s_and_saveexec_b64 s[2], s[2]
+        """,
+    ),
+    Stated(
+        *(_ROWS, "EXEC", _A_ROW),
+        """
+          s_cbranch_execnz
+          s_or_b64 exec, exec, s[2]
+        > s_and_saveexec_b64 s[2], s[2]
+          s_cbranch_execz
+        """,
+    ),
+    Stated(
+        *(_ROWS, "EXEC", _A_ROW),
+        """
+          s_andn2_saveexec_b64 s[2], s[2]
+          s_cbranch_execnz
+        > s_or_b64 exec, exec, s[2]
+          s_and_b64 exec, exec, s[2]
+        """,
+    ),
+    Stated(
+        *(_ROWS, "EXEC", _A_ROW),
+        """
+          s_cbranch_execnz
+          s_or_b64 exec, exec, s[2]
+        > s_and_b64 exec, exec, s[2]
+          s_cbranch_execz
+        """,
+    ),
+    Stated(
+        *(_ROWS, "EXEC", _SAME_SUM),
+        """
+          v_cmp_eq_u32 s[2], 1, v
+        > s_and_saveexec_b64 s[2], s[2]
+          s_mov_b64 s[2], exec
+          v_cndmask_b32 v, v, 0, vcc
+        """,
+        sites=2,
+    ),
+    Stated(
+        *(_ROWS, "EXEC", _LAST_TWO),
+        """
+          v_cndmask_b32 v, v, 0, vcc
+          v_add_u32 v, s, v
+        > s_or_b64 exec, exec, s[2]
+          s_and_b64 s[2], s[2], exec
+        """,
+        sites=2,
+        which=(1,),
+    ),
+)
+
+
+def _of_keys(kernel: str) -> tuple[Stated, ...]:
+    """Of a kernel of blocks of keys."""
+    return (
+        Stated(
+            *(kernel, "EXEC", _SAME_WORK),
+            """
+              v_cmp_eq_u32 vcc, 0, v
+            > s_and_saveexec_b64 s[2], vcc
+              s_cbranch_execz
+              v_mov_b32 v, s
+            """,
+        ),
+        Stated(
+            *(kernel, "EXEC", _ALL_SET),
+            """
+            > s_and_saveexec_b64 s[2], vcc
+              s_cbranch_execz
+              v_add_u32 v, s, v
+              v_add_u32 v, #, v
+            """,
+        ),
+        # Columns of dV, of results of either type.
+        Stated(
+            *(kernel, ("wait deleted", "wait weakened"), _HAS_KEYS),
+            """
+              s_lshl_b32 s, s, #
+              v_bfrev_b32 v, 1
+            > s_waitcnt lgkmcnt(0)
+              v_cmp_gt_i32 vcc, s, v
+            """,
+            sites=2,
+            archs=("gfx950",),
+        ),
+    )
+
+
+ARGUMENTS = (*_AROUND, *(stated for kernel in _OF_KEYS for stated in _of_keys(kernel)))
