@@ -79,13 +79,22 @@ def _masked(code: KernelCode, at: int) -> _Column | None:
     limit, column = (regs.registers(operand) for operand in compare.operands[1:])
     if len(limit) != 1 or len(column) != 1:
         return None
-    base, distance = frozenset(sources(code, compare.pc, min(column))), 0
-    if len(base) == 1 and (adds := code.at(min(base))).mnemonic.startswith(_ADDS):
+    base, distance = _value(code, compare.pc, min(column)), 0
+    if (
+        len(base) == 1
+        and min(base) >= 0
+        and (adds := code.at(min(base))).mnemonic.startswith(_ADDS)
+    ):
         constant, other = adds.operands[1:]
         if constant.isdecimal() or constant.startswith("0x"):
             distance = int(constant, 0)
-            base = frozenset(sources(code, adds.pc, min(regs.registers(other))))
-    return _Column(frozenset(sources(code, compare.pc, min(limit))), base, distance)
+            base = _value(code, adds.pc, min(regs.registers(other)))
+    return _Column(_value(code, compare.pc, min(limit)), base, distance)
+
+
+def _value(code: KernelCode, pc: int, register: int) -> frozenset[int]:
+    """What tells a value from others: its makers, or the register that has it from the start."""
+    return frozenset(sources(code, pc, register)) or frozenset({-1 - register})
 
 
 def _is_outside(code: KernelCode, pc: int, register: int) -> bool:

@@ -97,6 +97,8 @@ def _is_saved(code: KernelCode, start: int, pc: int, mask: str, depth: int = 2) 
             continue
         if not _has_lanes_of(code, start, inst, depth):
             return False
+        if inst.mnemonic == "s_or_b64":  # of which a part may be what was there before
+            todo += code.predecessors[at]
     return True
 
 

@@ -162,6 +162,7 @@ def cases(row: KernelSpec | None) -> Iterator[CascadeCase]:
     turned = {"rotary_dim": 32, "rotary_positions": 200, "causal": True}
     yield _case((2, 20, 96, 4, 2, 64), 100, (70, 3), **of_row, **turned, seqlen_new=20)
     yield _case((5, 1, 64, 8, 1, 128), 300, (1, 2, 3, 63, 0), **of_row, sinks=True)
+    yield _case((2, 1, 64, 4, 2, 64), 70, (64, 5), **of_row, return_lse=False)
 
 
 def _general() -> Iterator[CascadeCase]:

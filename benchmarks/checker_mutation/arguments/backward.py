@@ -25,6 +25,7 @@ _FIRST_ONLY = (
 _TILES = (
     "the mask has every lane: the first 16 rows of a workgroup are in one tile, which has 16 or 32"
 )
+_ONE_TILE = "the mask has every lane: the 32 rows of a workgroup are one tile"
 _STRICTER = (
     "the lanes that are let in as well have nothing to do before the next mask, which leaves them "
     "out: it asks for a column further on"
@@ -133,6 +134,16 @@ _AROUND = (
         > s_and_saveexec_b64 s[2], vcc
           s_cbranch_execz
         """,
+    ),
+    Stated(
+        *(_ROWS, "EXEC", _ONE_TILE),
+        """
+          v_add_u32 v, 16, v
+          v_cmp_gt_u32 vcc, s, v
+        > s_and_b64 exec, exec, vcc
+          s_cbranch_execz
+        """,
+        archs=("gfx950",),
     ),
     Stated(
         *(_ROWS, "EXEC", _STRICTER),

@@ -281,6 +281,16 @@ def test_published() -> None:
     assert too_early(acquire, "s_waitcnt vmcnt(0)", "buffer_inv sc1") == set()
 
 
+def test_terms_of_a_sum_tell_nobody() -> None:
+    """Of floating point numbers; of integers others may count by."""
+    write, barrier = "ds_write_b32 v0, v1", "s_barrier"
+    data = "global_store_dwordx4 v0, v[2:5], s[6:7] sc1"
+    for add, tells in (("add_f32", False), ("add", True)):
+        atomic = f"global_atomic_{add} v0, v1, s[6:7]"
+        assert too_early(write, atomic) == ({(1, 0)} if tells else set())
+        assert too_early(data, barrier, atomic) == ({(1, 0)} if tells else set())
+
+
 def test_waits_before_others_are_told() -> None:
     """Of data that a flag or a counter tells of; a write-back stands for the whole workgroup."""
     data = "global_store_dwordx4 v0, v[2:5], s[6:7] sc1"

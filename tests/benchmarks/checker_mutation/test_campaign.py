@@ -17,7 +17,7 @@ from benchmarks.checker_mutation.run import CampaignError, Task, run
 from benchmarks.checker_mutation.sites import window
 from benchmarks.checker_mutation.stated import Stated
 from benchmarks.checker_mutation.subject import COUNTERS, shipped_subjects
-from tests.support.mutation.campaign import DECODE, FORWARD, OF_DECODE, STUDIES
+from tests.support.mutation.campaign import DECODE, FORWARD, OF_FAMILIES, STUDIES
 from tests.support.mutation.hip_subjects import hip_subjects, range_copy
 
 PROPS = KNOWN_DEVICES["MI300X"]
@@ -192,9 +192,10 @@ def test_every_mutant_of_kernels_for_gfx950() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("arch", OF_DECODE)
-def test_sample_of_attention_over_a_cache(arch: str) -> None:
-    subjects, _ = OF_DECODE[arch].subjects()
+@pytest.mark.parametrize("arch", STUDIES)
+@pytest.mark.parametrize("family", OF_FAMILIES)
+def test_sample_of_a_family(family: str, arch: str) -> None:
+    subjects, _ = OF_FAMILIES[family][arch].subjects()
     held(campaign(subjects, sample=120, seed=2))
 
 

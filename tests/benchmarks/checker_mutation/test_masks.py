@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from benchmarks.checker_mutation import decode_idioms
+from benchmarks.checker_mutation import backward_idioms, decode_idioms
 from benchmarks.checker_mutation.generate import mutants
 from benchmarks.checker_mutation.kernel import KernelCode
 from benchmarks.checker_mutation.masks import restored_at_once, shrinks
@@ -41,6 +41,21 @@ def test_masks_between_are_parts_of_the_outer_one() -> None:
     )
     assert _restored(_OUTER, *between, _INNER, *_BOTH)
     assert _restored(_OUTER, _INNER, *between, *_BOTH)
+
+
+_LOOP = (
+    *("v_cmp_lt_u32 s[8:9], v0, v1", "s_or_b64 s[4:5], s[8:9], s[4:5]"),
+    *("s_andn2_b64 exec, exec, s[4:5]", "s_cbranch_execnz -5"),
+)
+
+
+def test_lanes_that_a_loop_has_ended_for_are_restored() -> None:
+    begin, (inner, outer) = "s_mov_b64 s[4:5], 0", _BOTH
+    assert _restored(_OUTER, begin, *_LOOP, *_BOTH)
+    assert not _restored(_OUTER, "s_mov_b64 s[4:5], -1", *_LOOP, *_BOTH)
+    kernel = code([_OUTER, begin, *_LOOP, inner, "s_branch 1", "s_nop 0", outer])
+    restore = next(i for i in kernel.instructions if i.text == inner)
+    assert restored_at_once(kernel, restore)  # where a branch leads
 
 
 @pytest.mark.parametrize(
@@ -94,3 +109,32 @@ def test_columns_of_the_upper_half() -> None:
     assert _upper("v_or_b32 v1, 64, v0", halved=in_lanes, compared="v_cmp_ge_i32 vcc, v1, v4")
     assert not _upper("v_or_b32 v1, 64, v0", halved=in_lanes, compared="v_cmp_ge_i32 vcc, v4, v1")
     assert not _upper("v_or_b32 v1, 64, v0", halved=in_lanes, compared="v_cmp_gt_i32 vcc, v1, v4")
+
+
+_OUTSIDE = "v_bfrev_b32 v9, 1"
+
+
+def _stored(
+    limit: str = "s4", first: str = "v4", then: str = "v5", outside: str = _OUTSIDE, end: str = ""
+) -> bool:
+    """Two stores of columns, of whose first one the restore of EXEC is dropped."""
+    texts = ["v_or_b32 v5, 16, v4"]
+    for column, of in ((first, "s4"), (then, limit)):
+        texts += [
+            *(outside, f"v_cmp_gt_i32 vcc, {of}, {column}", "s_and_saveexec_b64 s[2:3], vcc"),
+            *(f"v_add_lshl_u32 v9, v8, {column}, 2", "s_or_b64 exec, exec, s[2:3]"),
+            "buffer_store_dwordx4 v[0:3], v9, s[8:11], 0 offen",
+        ]
+    found = code(texts + [end] * bool(end))
+    mutant = next(m for m in mutants(found, False) if m.what.startswith("s_or_b64 exec"))
+    return bool(backward_idioms.argument(found, mutant))
+
+
+def test_lanes_without_a_column_have_none_further_on() -> None:
+    assert _stored() and _stored(then="v4")
+    assert not _stored(first="v5", then="v4")  # the rows of another tile begin
+    assert not _stored(limit="s5")  # another tensor
+    assert not _stored(outside="v_mov_b32 v9, 0")
+    assert not _stored(then="v6")
+    assert not _stored(end="ds_write_b32 v1, v2")
+    assert not _stored(end="v_readfirstlane_b32 s6, v1")

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks.checker_mutation.report import Campaign, Original, Outcome, Verdict
-from tests.support.mutation.campaign import OF_DECODE, STUDIES, merged
+from tests.support.mutation.campaign import OF_FAMILIES, STUDIES, merged
 from tests.support.mutation.page import Text, read, render, results, totals
 from tests.support.paths import ROOT
 
 TEXT = Text(" on paper", "3.9.0", "- A note\n  of two lines.\n")
-PAGES = [ROOT / "docs" / "studies" / s.page for s in (*STUDIES.values(), *OF_DECODE.values())]
+EVERY = {s.page: s for of in (STUDIES, *OF_FAMILIES.values()) for s in of.values()}
+PAGES = [ROOT / "docs" / "studies" / page for page in EVERY]
 
 
 def campaign(*kernels: str) -> Campaign:
@@ -78,7 +79,7 @@ def test_another_table_is_refused() -> None:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
 def test_the_pages(path: Path) -> None:
     """Nothing is on them but what can be written anew."""
-    study = next(s for s in (*STUDIES.values(), *OF_DECODE.values()) if s.page == path.name)
+    study = EVERY[path.name]
     document = path.read_text(encoding="utf-8")
     triton, found = read(document)
     assert render(study.text(triton), found) == document

@@ -160,9 +160,8 @@ def _of(name: str, of_shipped: str, *kernels: str) -> dict[str, Study]:
     }
 
 
-OF_DECODE = _of("decode", "attention over a cache", DECODE)
 OF_FAMILIES = {
-    "decode": OF_DECODE,
+    "decode": _of("decode", "attention over a cache", DECODE),
     "backward": _of(
         *("backward", "the gradients of attention", *_BACKWARD),
         *("attn_bwd_rows_bf16", "attn_bwd_sum_bf16", "attn_bwd_round_bf16", "attn_bwd_sinks"),
