@@ -95,7 +95,8 @@ def _of_keys(kernel: KernelSpec) -> Iterator[BackwardCase]:
         {**dims, "seqlen_q": 6 * rows, "seqlen_kv": two, "num_splits": 3, "causal": True},
         {**fewer, "num_heads_q": 2, "causal": True, "lengths": ((2 * rows, two), (3, 0), (0, 9))},
     )
-    next_to_it: _Options = {**fewer, "seqlen_q": 2 * rows + 1, "seqlen_kv": two, **of_both}
+    sizes = {"seqlen_q": 2 * rows + 1, "seqlen_kv": two}
+    next_to_it: _Options = {**fewer, **sizes, "num_heads_q": 2, "num_heads_kv": 2}
     softcap = {"softcap": 2.0} if kernel.accepts["softcaps"][1] else {}
     for deterministic in kernel.accepts["deterministic"]:
         of_all: dict[str, Any] = {"deterministic": deterministic, "kernel": kernel.name, **softcap}

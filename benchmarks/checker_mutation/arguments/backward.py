@@ -279,6 +279,16 @@ def _of_keys(kernel: str) -> tuple[Stated, ...]:
             sites=2,
             archs=("gfx950",),
         ),
+        Stated(
+            *(kernel, ("wait deleted", "wait weakened"), _HAS_KEYS),
+            """
+              s_lshl_b32 s, s, #
+              s_ashr_i32 s, s, 31
+            > s_waitcnt lgkmcnt(0)
+              s_mul_hi_u32 s, s, s
+            """,
+            archs=("gfx942",),
+        ),
     )
 
 

@@ -121,6 +121,15 @@ ARGUMENTS = (
         sites=8,
     ),
     Stated(
+        *(_MERGE, "EXEC", _SAME_ROW),
+        """
+          v_cmp_eq_u32 vcc, 0, v
+          global_store_dwordx2 v[2], v[2], off
+        > s_and_b64 exec, exec, vcc
+          s_cbranch_execz
+        """,
+    ),
+    Stated(
         *(_MERGE, "EXEC", _ALL_STORED),
         """
           global_store_dword v[2], v, off

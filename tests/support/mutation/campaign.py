@@ -55,8 +55,9 @@ from tests.support.paths import ROOT
 # Of the members of a family, which have the same sources, one. These have thousands of mutants.
 FORWARD = "attn_fwd_bf16_d128_rtne"
 DECODE = "attn_decode_bf16_d128_q16"
+_DECODE = (DECODE, "attn_decode_bf16_d128_q64")  # rows of one tile, and of several
 _BACKWARD = ("attn_bwd_bf16_d128", "attn_bwd_bf16_d64")
-LARGE = (FORWARD, DECODE, *_BACKWARD)
+LARGE = (FORWARD, *_DECODE, *_BACKWARD)
 _LOCK = """- The Triton kernels were chosen while the campaign was written. `locked_increment` of
   tests/support/peers is not among them: a lock and a counter that one lane works on, in a wave
   whose lanes all hold the same values. Of its 63 mutants 10 are proved equivalent and 34
@@ -161,7 +162,7 @@ def _of(name: str, of_shipped: str, *kernels: str) -> dict[str, Study]:
 
 
 OF_FAMILIES = {
-    "decode": _of("decode", "attention over a cache", DECODE),
+    "decode": _of("decode", "attention over a cache", *_DECODE),
     "backward": _of(
         *("backward", "the gradients of attention", *_BACKWARD),
         *("attn_bwd_rows_bf16", "attn_bwd_sum_bf16", "attn_bwd_round_bf16", "attn_bwd_sinks"),
