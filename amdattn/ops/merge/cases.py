@@ -78,8 +78,9 @@ def cases(row: KernelSpec | None) -> Iterator[MergeCase]:
         return
     first, last, step = row.accepts["head_dims"]
     chunks = row.tile["chunks"]
-    for num_parts in (*range(1, 10), 15):
-        dim = (last, min(last, 8 * step), last // 2, 3 * step, first)[num_parts % 5]
+    dims = last, min(last, 8 * step), last // 2, 3 * step, first
+    each = [(num_parts, dims[num_parts % 5]) for num_parts in (*range(1, 10), 15, 18, 35)]
+    for num_parts, dim in (*each, (4, last // 2), (9, last // 2)):  # rows of several lanes
         rows = 2 * planning.tile_rows(row, MergeProblem(1, 1, 1, 1, dim, row.dtype))
         problem = MergeProblem(num_parts, 1, min(rows, chunks // 2) + 1, 2, dim, row.dtype)
         yield MergeCase(problem, "bshd", kernel=row.name)

@@ -37,7 +37,13 @@ _NONE_ANYWAY = (
     "make of it, their results are replaced by no number before they are stored"
 )
 
+_FIRST_LANE = (
+    "with one more under way, what it waits for has arrived as well: every wave has the first lane "
+    "of a row, whose store of lse is younger and not counted"
+)
+
 _NORM, _MERGE = "rms_norm_bf16_c4096_l256", "merge_state_bf16_b8"
+_MERGE_TWO = "merge_state_bf16_b16_s2"  # two rows of a lane
 _CASCADE = "cascade_merge_bf16"
 
 ARGUMENTS = (
@@ -146,6 +152,84 @@ ARGUMENTS = (
         > s_or_b64 exec, exec, s[2]
           s_mov_b64 s[2], 0
           s_and_b64 vcc, exec, s[2]
+        """,
+    ),
+    Stated(
+        *(_MERGE_TWO, "EXEC", _SAME_ROW),
+        """
+          v_cmp_eq_u32 vcc, 0, v
+          global_store_dwordx4 v[2], v[4], off
+        > s_and_saveexec_b64 s[2], vcc
+          s_cbranch_execz
+          v_mul_f32 v, 0x33800000, v
+        """,
+        sites=8,
+    ),
+    Stated(
+        *(_MERGE_TWO, "EXEC", _SAME_ROW),
+        """
+          v_cmp_eq_u32 s[2], 0, v
+          global_store_dwordx4 v[2], v[4], off
+        > s_and_saveexec_b64 s[2], s[2]
+          s_cbranch_execz
+          v_mul_f32 v, 0x33800000, v
+        """,
+    ),
+    Stated(
+        *(_MERGE_TWO, "EXEC", _SAME_ROW),
+        """
+          global_store_dwordx4 v[2], v[4], off
+        > s_and_b64 exec, exec, vcc
+          s_cbranch_execz
+          v_mul_f32 v, 0x33800000, v
+        """,
+        sites=8,
+    ),
+    Stated(
+        *(_MERGE_TWO, "EXEC", _SAME_ROW),
+        """
+          global_store_dwordx4 v[2], v[4], off
+        > s_and_b64 exec, exec, s[2]
+          s_cbranch_execz
+          v_mul_f32 v, 0x33800000, v
+        """,
+    ),
+    Stated(
+        *(_MERGE_TWO, "EXEC", _ALL_STORED),
+        """
+          global_store_dword v[2], v, off
+        > s_or_b64 exec, exec, s[2]
+          s_mov_b64 s[2], 0
+          s_andn2_b64 vcc, exec, s[2]
+        """,
+        sites=3,
+    ),
+    Stated(
+        *(_MERGE_TWO, "EXEC", _ALL_STORED),
+        """
+          global_store_dword v[2], v, off
+        > s_or_b64 exec, exec, s[2]
+          s_mov_b64 s[2], 0
+          s_and_b64 vcc, exec, s[2]
+        """,
+        sites=5,
+    ),
+    Stated(
+        *(_MERGE_TWO, "wait weakened", _FIRST_LANE),
+        """
+          v_cmp_neq_f32 s[2], s, v
+          v_cmp_neq_f32 s[2], 0, v
+        > s_waitcnt vmcnt(4)
+          v_cndmask_b32 v, 0, v, s[2]
+        """,
+    ),
+    Stated(
+        *(_MERGE_TWO, "wait weakened", _FIRST_LANE),
+        """
+          v_cmp_neq_f32 s[2], s, v
+          v_cmp_neq_f32 s[2], 0, v
+        > s_waitcnt vmcnt(7)
+          v_cndmask_b32 v, 0, v, s[2]
         """,
     ),
     Stated(
