@@ -51,6 +51,10 @@ _SAME_WORK = (
     "to the same addresses, before the barrier behind which all waves read them"
 )
 _ALL_SET = "the mask has every lane: each of a workgroup has something to set to zero"
+_BEHIND_THE_LAST = (
+    "the loads that may be pending are of tiles behind the last one: they go to stages of LDS that "
+    "nobody reads any more, and a wave ends behind its loads"
+)
 _HAS_KEYS = (
     "what it would wait for has arrived: it is waited for before, but by a wave without keys, and "
     "those have ended"
@@ -268,6 +272,17 @@ def _of_keys(kernel: str) -> tuple[Stated, ...]:
             """,
         ),
         # Columns of dV, of results of either type.
+        # Behind the loop.
+        Stated(
+            *(kernel, "wait deleted, vmcnt", _BEHIND_THE_LAST),
+            """
+            > s_waitcnt vmcnt(0) lgkmcnt(0)
+              s_nop 9
+              s_nop 9
+              v_mul_f32 v, v, v
+            """,
+            archs=("gfx950",),
+        ),
         Stated(
             *(kernel, ("wait deleted", "wait weakened"), _HAS_KEYS),
             """

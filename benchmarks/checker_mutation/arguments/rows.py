@@ -219,6 +219,17 @@ ARGUMENTS = (
         """
           v_cmp_neq_f32 s[2], s, v
           v_cmp_neq_f32 s[2], 0, v
+          s_waitcnt vmcnt(5)
+          v_cndmask_b32 v, 0, v, s[2]
+        > s_waitcnt vmcnt(1)
+          v_cndmask_b32 v, 0, v, s[2]
+        """,
+    ),
+    Stated(
+        *(_MERGE_TWO, "wait weakened", _FIRST_LANE),
+        """
+          v_cmp_neq_f32 s[2], s, v
+          v_cmp_neq_f32 s[2], 0, v
         > s_waitcnt vmcnt(4)
           v_cndmask_b32 v, 0, v, s[2]
         """,
