@@ -118,7 +118,7 @@ def _nops(code: KernelCode) -> Iterator[Mutant]:
         if count:
             yield Mutant("s_nop", inst.pc, f"s_nop {count} -> s_nop 0", inst.pc, NOP)
         rest = _rest_of_block(code, inst)
-        if rest:
+        if any(other.encoding != inst.encoding for other in rest):
             moved = b"".join(other.encoding for other in rest) + inst.encoding
             yield Mutant(
                 "s_nop", inst.pc, f"s_nop {count} moved to {rest[-1].pc:#x}", inst.pc, moved
