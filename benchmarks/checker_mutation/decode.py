@@ -36,6 +36,7 @@ class _Launch:
     options: Mapping[str, Any] = field(default_factory=dict)  # of DecodeProblem
     cus: int = 0  # of a smaller device, of which a workgroup has more to do; 0: all
     stale: bool = False  # a launch before was aborted
+    large: bool = False  # v, so that sums of products with it overflow
     nan: bool = False  # in the last heads of q, k and the cache, behind the columns of those before
 
 
@@ -47,6 +48,18 @@ class _NanBehind(DecodeCase):
         made = super().inputs(seed)
         for name in {"q", "k", "k_cache"} & made.keys():
             made[name][..., -1, :] = np.nan
+        return made
+
+
+class _Large(DecodeCase):
+    """With rows of V near the greatest number."""
+
+    def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
+        """As of others, but for V."""
+        made = super().inputs(seed)
+        v = made["v_cache"]
+        with np.errstate(over="ignore"):  # to infinities, in float16
+            made["v_cache"] = (v.astype(np.float32) * np.float32(6e37)).astype(v.dtype)
         return made
 
 
@@ -84,10 +97,12 @@ def _case(launch: _Launch, kernel: KernelSpec, props: DeviceProps) -> Case:
         **{"kv_dtype": kernel.params["kv_dtype"], **launch.options},
     }
     problem = DecodeProblem(*launch.sizes, **options)
-    case = (_NanBehind if launch.nan else DecodeCase)(problem, "", kernel.name, launch.lengths)
+    kind = _NanBehind if launch.nan else _Large if launch.large else DecodeCase
+    case = kind(problem, "", kernel.name, launch.lengths)
     counted = _OLDER << _GENERATION_BIT | 1 if stale else 0
     made = operation_case(OPERATION, case, kernel, props, run=_GENERATION, at_rest=counted)
     name = f"{made.name}{f' on {cus} CUs' * bool(cus)}{' stale' * stale}{' NaN' * launch.nan}"
+    name += " large" * launch.large
     return dataclasses.replace(made, name=name)
 
 
@@ -104,6 +119,7 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
     paged = {"page_size": 16}
     steps = {**paged, "causal": True}
     narrow = {"head_dim_v": columns - 24}
+    wide = {"rotary_dtype": "float32"}
     seen = {"cache_leftpad": True, "window_size": (keys + 9, 1)}
 
     def turned(seqlen_kv: int, dim: int, interleaved: bool) -> dict[str, Any]:
@@ -214,10 +230,34 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
             _Launch((1, 1, 5 * keys, 1, 1, columns), (5 * keys - 3,), kind, cus=1)
             for kind in ({}, paged)
         ),
-        # More pages than a wave looks up at a time.
+        # More pages than a wave looks up at a time; the same where new keys come behind them, and
+        # where the first attempts overflow.
         *(
             _Launch((1, 1, 36 * keys, 1, 1, columns), (35 * keys + 3,), kind, cus=1)
-            for kind in ({}, paged)
+            for kind in (
+                {},
+                paged,
+                {**paged, "num_splits": 1},
+                {**paged, "num_splits": 1, "seqlen_new": 40},
+                {"num_splits": 1, "seqlen_new": 40},
+            )
+        ),
+        # Angles of float32; a window that begins inside of a turn; sums that overflow.
+        *(
+            _Launch(
+                *((3, 2, more, 2, 2, columns - 8), (keys - 20, two - 15, 13)),
+                {"seqlen_new": 40, **turned(more, columns - 16, interleaved), **wide},
+                cus=2,
+            )
+            for interleaved in (True, False)
+        ),
+        _Launch(
+            *((2, 1, two, 3, 1, columns - 8), (two - 1, keys + 1)),
+            {**paged, **narrow, "num_splits": 1, "window_size": (keys + 12, 1)},
+        ),
+        *(
+            _Launch((1, 1, two - 5, 2, 1, columns), options=parts, large=True)
+            for parts in ({"num_splits": 1}, {"num_splits": 2}, {"num_splits": 2, "sinks": True})
         ),
         _Launch((66, 1, keys + 16, 1, 1, columns), (1, 2, 3, 4, 5, 6, keys + 1), seen, cus=38),
         _Launch((66, 1, keys + 16, 1, 1, columns), (1, 2, 3, 4, 5, 6, keys + 1), paged, cus=38),
