@@ -33,6 +33,7 @@ class AttentionCase:
     one_cu: bool = False  # so that there are whole tiles where a device has slots for parts
     one_xcd: bool = False  # whose part of the last level cache makes a launch that merges dear
     stale: bool = False  # counters of arrivals as a launch that was aborted left them
+    floats: bool = False  # results of float32, as a cascade merges them
 
     @property
     def name(self) -> str:
@@ -48,7 +49,7 @@ class AttentionCase:
             f"{f' head_dim_v={self.narrow}' if self.narrow else ''}"
             f"{f' v*{self.scale_v:g}' if self.scale_v != 1 else ''}"
             f"{' of half of the columns' * self.halves}{' one CU' * self.one_cu}"
-            f"{' one XCD' * self.one_xcd}{' stale' * self.stale}"
+            f"{' one XCD' * self.one_xcd}{' stale' * self.stale}{' floats' * self.floats}"
         )
 
 
@@ -236,6 +237,8 @@ MERGE: tuple[AttentionCase, ...] = (
     AttentionCase(1, 390, 200, 1, 1, options={"num_splits": 2, "causal": True}, nan=True),
     AttentionCase(1, 4, 70, 3, 1, options={"num_splits": 2, "causal": True}),
     AttentionCase(1, 40, 200, 1, 1, lse=False, options={"num_splits": 4}),
+    AttentionCase(1, 40, 200, 2, 1, options={"num_splits": 3}, nan=True, floats=True),
+    AttentionCase(1, 40, 70, 2, 1, options={"num_splits": 2}, narrow=40, floats=True),
     AttentionCase(1, 40, 70, 2, 1, options={"num_splits": 2}, narrow=40),
     AttentionCase(1, 30, 70, 2, 1, options={"num_splits": 2}, narrow=200),
     AttentionCase(

@@ -23,7 +23,7 @@ from amdattn.dtypes import as_dtype
 from amdattn.op.indices import NARROW
 from amdattn.op.plan import Address, PerRun, Stride
 from amdattn.ops.attention import select
-from amdattn.ops.attention.planning import PlannedAttention, plan_attention
+from amdattn.ops.attention.planning import PlannedAttention, build, choices, plan_attention
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem
 from amdattn.ops.attention.scheduling import ENTRIES, MERGES, SCHEDULE
 from amdattn.ops.attention_backward.cases import OPERATION as BACKWARD
@@ -179,9 +179,18 @@ def _attention(kernel: KernelSpec, rows: Sequence[KernelSpec], props: DeviceProp
         problems += cases.TOGETHER
     used = [forward, *(row for row in rows if row.op != select.ATTENTION)]
     taken = [case for case in problems if select.support(used, _problem(forward, case), props)]
-    plans = [plan_attention(_problem(forward, case), _device(case, props), used) for case in taken]
+    plans = [_plan(case, _problem(forward, case), _device(case, props), used) for case in taken]
     made = tuple(_attention_case(kernel, *pair) for pair in zip(taken, plans, strict=True))
     return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, made)
+
+
+def _plan(
+    case: AttentionCase, problem: AttentionProblem, props: DeviceProps, rows: Sequence[KernelSpec]
+) -> PlannedAttention:
+    if not case.floats:
+        return plan_attention(problem, props, rows)
+    found = choices(problem, props, rows)
+    return build(problem, props, found.items[0], found, keeps_floats=True)
 
 
 def _device(case: AttentionCase, props: DeviceProps) -> DeviceProps:
@@ -322,9 +331,10 @@ def _contents(
     else:  # rows of a part behind the last one are not written
         buffers += _regions(plan)
     if merges or in_launch or not plan.workspace.regions:
-        buffers.append(unwritten("o", math.prod(shapes["o"]) * dtype.itemsize))
+        of_o, of_lse = (4, 8) if case.floats else (dtype.itemsize, 4)
+        buffers.append(unwritten("o", math.prod(shapes["o"]) * of_o))
         if case.lse:
-            buffers.append(unwritten("lse", 4 * math.prod(shapes["lse"])))
+            buffers.append(unwritten("lse", math.prod(shapes["lse"]) * of_lse))
     return buffers
 
 
