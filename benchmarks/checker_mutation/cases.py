@@ -237,6 +237,7 @@ MERGE: tuple[AttentionCase, ...] = (
     AttentionCase(1, 390, 200, 1, 1, options={"num_splits": 2, "causal": True}, nan=True),
     AttentionCase(1, 4, 70, 3, 1, options={"num_splits": 2, "causal": True}),
     AttentionCase(1, 40, 200, 1, 1, lse=False, options={"num_splits": 4}),
+    AttentionCase(1, 4, 150, 16, 1, options={"num_splits": 2, "sinks": True}),  # some the greatest
     AttentionCase(1, 40, 200, 2, 1, options={"num_splits": 3}, nan=True, floats=True),
     AttentionCase(1, 40, 70, 2, 1, options={"num_splits": 2}, narrow=40, floats=True),
     AttentionCase(1, 40, 70, 2, 1, options={"num_splits": 2}, narrow=40),

@@ -395,6 +395,7 @@ def _parts(
     sums[::parts, ::5] = sums[:, 1::5] = 0
     if nan:
         sums[1::parts, ::7] = np.nan
+        max_sum[:, ::11, 0] *= np.float32(2.0**40)  # beyond what is kept of sums beside them
     o = normal(count, forward.tile["q"], forward.params["head_dim_v"])
     o[sums == 0] = np.nan  # must not be used
     return {"partial_o": o, "partial_max_sum": max_sum}

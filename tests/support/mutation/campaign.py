@@ -169,7 +169,7 @@ OF_FAMILIES = {
     ),
     "merges": _of(
         *("merges", "merges of partial results"),
-        *("cascade_merge_bf16", "merge_state_bf16_b8", "merge_state_bf16_b16_s2"),
+        *(_MERGE, "cascade_merge_bf16", "merge_state_bf16_b8", "merge_state_bf16_b16_s2"),
     ),
 }
 
