@@ -20,6 +20,7 @@ from build_scripts.attention_members import attention_members
 from build_scripts.cascade_members import cascade_members
 from build_scripts.decode_members import decode_members
 from build_scripts.gemm_members import gemm_members
+from build_scripts.gemm_tiles_members import gemm_tiles_members
 from build_scripts.index_members import index_members
 from build_scripts.limits import workgroups
 from build_scripts.memo import compile_changed
@@ -80,6 +81,7 @@ def _table() -> Iterator[KernelBuild]:
         *attention_members(),
         *decode_members(),
         *gemm_members(),
+        *gemm_tiles_members(),
         *norm_members(),
         *norm_backward_members(),
         *merge_members(),

@@ -37,14 +37,16 @@ _OF_LONG_PRODUCTS = (
     ("m64n48", 16, 4, 3, 1, 2, 3),
 )
 _ANY = ("any", 16, 1, 1, 1, 4, 1)  # any alignment, element by element
-_ELEMENT = {"bf16": "kBf16", "fp16": "kF16"}
+ELEMENTS = {"bf16": "kBf16", "fp16": "kF16"}
 _MATRIX, _LINE = 16, 64
+_ALONE = (None, "silu", "gelu_tanh", "gelu")
+ACTIVATIONS = [*_ALONE, *(f"{name}_and_mul" for name in _ALONE if name)]
 
 _XCDS = 8  # of the grid: tiles of n that workgroups go round robin over
 _MAX_INDEX = 2**30  # indices of a tile behind the last one must fit 32 bits, too
 _MAX_SPLITS = 4096  # far below what the 16 bits of an arrival count hold
 # 64 rows are addressed by offsets of 31 bits.
-_MAX_ALIGNED_STRIDE = 2**24 - 1
+MAX_ALIGNED_STRIDE = 2**24 - 1
 
 
 def gemm_members() -> Iterator[dict[str, Any]]:
@@ -52,7 +54,7 @@ def gemm_members() -> Iterator[dict[str, Any]]:
     for arch in ARCHITECTURES.values():
         others = _OF_LONG_PRODUCTS if arch.converts_bf16 else ()
         aligned = {member[0]: member for member in (*_ALIGNED, *others)}
-        for dtype in _ELEMENT:
+        for dtype in ELEMENTS:
             for member in (*aligned.values(), _ANY):
                 yield _member(arch.name, dtype, *member)
 
@@ -77,7 +79,7 @@ def _member(
         "WAVES_M": waves_m,
         "WAVES_K": waves_k,
         "DEPTH": depth,
-        "ELEMENT": _ELEMENT[dtype],
+        "ELEMENT": ELEMENTS[dtype],
         "LAST": 4 * tiles_m * tiles_n - 1,
         "MAINLOOP": "ElementMainloop" if any_alignment else "Mainloop",
         **preload.defines(_HEADER, _STRUCT),
@@ -103,16 +105,13 @@ def _member(
         "accepts": {
             "pointer_align_bytes": 2 if any_alignment else 4,
             "stride_multiple": 1 if any_alignment else 2,
-            "row_stride": [-(2**31), 2**31 - 1] if any_alignment else [0, _MAX_ALIGNED_STRIDE],
+            "row_stride": [-(2**31), 2**31 - 1] if any_alignment else [0, MAX_ALIGNED_STRIDE],
             "k_multiple": 1 if any_alignment else 8,
             "out_dtype": ["float32", "bfloat16", "float16"],
-            "activation": [
-                *(None, "silu", "gelu_tanh", "gelu"),
-                *(f"{name}_and_mul" for name in ("silu", "gelu_tanh", "gelu") if tile == _MATRIX),
-            ],
+            "activation": [one for one in ACTIVATIONS if tile == _MATRIX or one in _ALONE],
             "max_m": MAX_GRID_YZ * tile * tiles_m * waves_m,
             "max_n": MAX_GRID_YZ * _XCDS * tile * tiles_n,
-            "max_k": _MAX_INDEX if any_alignment else _MAX_ALIGNED_STRIDE,
+            "max_k": _MAX_INDEX if any_alignment else MAX_ALIGNED_STRIDE,
             "max_splits": _MAX_SPLITS,
         },
         "names_acc": not any_alignment,

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from amdattn.arch.architectures import ARCHITECTURES
+from amdattn.ops.gemm import tile_cost
 from build_scripts import build, manifest, toolchain, verify
 
 ROOT = build.ROOT
@@ -88,6 +89,9 @@ def tiles_and_limits_follow_the_code_object(row: dict[str, Any], code: manifest.
     assert list(row["tile"].values()) == [q_tile, kv_tile][: len(row["tile"])]
     if row["op"] == "attn_fwd":  # row + diagonal + window in 32 bits; lanes of a grid in 32 bits
         assert row["accepts"]["max_seqlen_q"] == 2**30
+        assert row["accepts"]["max_workgroups"] == (2**32 - 1) // row["workgroup"][0]
+    elif row["op"] == "gemm_nt" and row["grid"] == tile_cost.GRID:
+        assert row["accepts"]["max_m"] == row["accepts"]["max_n"] == 2**30
         assert row["accepts"]["max_workgroups"] == (2**32 - 1) // row["workgroup"][0]
     elif row["op"] == "gemm_nt":  # the last index of a tile in 32 bits
         assert row["accepts"]["max_m"] == ARCHITECTURES[row["arch"]].grid_yz * q_tile

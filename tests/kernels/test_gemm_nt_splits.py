@@ -19,9 +19,9 @@ from amdattn.op.plan import Operand
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import GemmProblem
 from tests.support.gemm_family import (
-    NAMES,
     SMALL,
-    SOME_NAMES,
+    SOME_SPLITTING,
+    SPLITTING,
     WITH_FACTORS,
     Array,
     Call,
@@ -100,7 +100,7 @@ def checked(subject: Checked, count: int) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("name", SOME_NAMES)
+@pytest.mark.parametrize("name", SOME_SPLITTING)
 def test_checked_under_schedules(name: str, deterministic: bool) -> None:
     options = {"split_k": 3, "deterministic": deterministic}
     checked(Checked(Call(35, 40, 840, name, options)), 2)
@@ -111,7 +111,7 @@ def test_checked_under_schedules(name: str, deterministic: bool) -> None:
 
 @pytest.mark.slow
 @BOTH
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SPLITTING)
 def test_checked_under_many_schedules(name: str, deterministic: bool) -> None:
     call = Call(18, 34, 1352, name, {"split_k": 4, "deterministic": deterministic})
     checked(Checked(call), 64)
@@ -150,7 +150,7 @@ def test_ten_thousand_launches_leave_zeros(deterministic: bool) -> None:
 
 
 @BOTH
-@pytest.mark.parametrize("name", SOME_NAMES)
+@pytest.mark.parametrize("name", SOME_SPLITTING)
 def test_what_an_aborted_launch_left_behind(name: str, deterministic: bool) -> None:
     """It is of an older launch, so that the next one overrides it."""
     options = {"split_k": 3, "deterministic": deterministic}
@@ -221,7 +221,7 @@ def test_killed_launches(deterministic: bool, kernels_alone: None) -> None:
 
 @pytest.mark.slow
 @BOTH
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SPLITTING)
 def test_many_killed_launches(name: str, deterministic: bool, kernels_alone: None) -> None:
     assert killed(name, deterministic, 200) > 40
 

@@ -1,4 +1,4 @@
-"""The members of the decode GEMM family, and calls of one that watch all it may write."""
+"""The members of the families of products, and calls of one that watch all it may write."""
 
 from __future__ import annotations
 
@@ -25,11 +25,17 @@ WITH_FACTORS = [row.name for row in KERNELS if "silu_and_mul" in row.accepts["ac
 SMALL = "gemm_nt_bf16_m16n16k2"
 # Those of float16 differ in the conversions and the matrix instruction only. Each is run by
 # test_gemm_nt.py's test_every_member and test_parts_along_k; elsewhere, by default, three of them.
-_FLOAT16 = "gemm_nt_fp16_m4n4", "gemm_nt_fp16_m32n32k2", "gemm_nt_fp16_any"
+_FLOAT16 = (
+    *("gemm_nt_fp16_m4n4", "gemm_nt_fp16_m32n32k2", "gemm_nt_fp16_any"),
+    "gemm_nt_fp16_t128x128",
+)
 SOME_NAMES = [
     pytest.param(name, marks=() if "_bf16_" in name or name in _FLOAT16 else pytest.mark.slow)
     for name in NAMES
 ]
+# Members that take parts along k: those for few rows.
+SPLITTING = [row.name for row in KERNELS if row.accepts["max_splits"] > 1]
+SOME_SPLITTING = [one for one in SOME_NAMES if one.values[0] in SPLITTING]
 
 
 def operands(m: int, n: int, k: int, dtype: str = "bfloat16") -> tuple[Array, Array, Array]:

@@ -1,1 +1,1 @@
-"""Matrix products with few rows: problem, planning, public functions."""
+"""Matrix products: problem, planning, public functions."""

@@ -1,4 +1,4 @@
-"""Products with few rows as an operation: their cases, what results must be."""
+"""Products as an operation: their cases, what results must be."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def larger(on_gpu: bool) -> Iterator[GemmCase]:
 
 OPERATION = Operation(
     name="gemm",
-    title="a product with few rows, as gemm_nt makes it",
+    title="a product, as gemm_nt makes it",
     kernel_ops=(planning.GEMM,),
     plan_type=GemmPlan,
     options=OPTIONS,

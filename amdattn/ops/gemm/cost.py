@@ -9,14 +9,14 @@ the errors).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.errors import ManifestError
 from amdattn.op.occupancy import workgroups_per_cu
+from amdattn.ops.gemm import tile_cost
+from amdattn.ops.gemm.estimate import Estimate, Estimator
 from amdattn.ops.gemm.problem import GemmProblem
 
 _ELEMENT_BYTES = 2
@@ -82,29 +82,6 @@ def floor(problem: GemmProblem, props: DeviceProps) -> tuple[float, str]:
     )
 
 
-class Estimate(NamedTuple):
-    """Clocks of the slowest XCD, and what they are made of: see `Cost`."""
-
-    clk: float
-    memory_clk: float
-    loads_clk: float
-    split_clk: float
-
-
-class Estimator(NamedTuple):
-    """What a member costs, by parts and columns of a tile; a plan asks for some 50 of 200.
-
-    Attributes
-    ----------
-    at_least : callable
-        Clocks that the estimate is not below, nor that of any more parts, and quickly known.
-    estimate : callable
-    """
-
-    at_least: Callable[[int, int], float]
-    estimate: Callable[[int, int], Estimate]
-
-
 def cost(
     problem: GemmProblem, kernel: KernelSpec, splits: int, columns: int, props: DeviceProps
 ) -> Cost:
@@ -119,6 +96,8 @@ def cost_of(estimate: Estimate, problem: GemmProblem, props: DeviceProps) -> Cos
 
 def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> Estimator:
     """What estimates of a problem on a device by one member have in common is worked out here."""
+    if kernel.grid == tile_cost.GRID:
+        return tile_cost.estimator(problem, kernel, props)
     arch = props.architecture
     m, n, row_bytes = problem.m, problem.n, problem.k * _ELEMENT_BYTES
     operands_of_column, b_rows = 1 + problem.has_factors, problem.b_rows

@@ -12,7 +12,7 @@ from amdattn.dtypes import as_dtype
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
-from amdattn.ops.gemm import planning
+from amdattn.ops.gemm import planning, tile_cost
 from amdattn.ops.gemm.planning import GRID_XCDS
 from amdattn.ops.gemm.problem import ELEMENT_BYTES, MAX_REACH, GemmProblem
 from amdattn.ops.gemm.table import Tuned
@@ -41,6 +41,8 @@ class GemmPlan(RunnablePlan[GemmProblem]):
     @property
     def splits(self) -> int:
         """Parts along k."""
+        if self.kernel.grid == tile_cost.GRID:
+            return 1
         return self.launches[0].grid[0] // GRID_XCDS
 
     def operands(self, variant: str) -> Specs:

@@ -1,4 +1,4 @@
-"""Plan of a matrix product with few rows: the member of the family, and the parts along k."""
+"""Plan of a matrix product: the member of the families, and the parts along k."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, PerRun, Plan, Stride
 from amdattn.op.workspace import Init, Region, WorkspaceLayout
+from amdattn.ops.gemm import tile_cost
 from amdattn.ops.gemm.cost import Cost, cost, cost_of, estimator
 from amdattn.ops.gemm.problem import ELEMENT_BYTES, FACTORS, GemmProblem
 from amdattn.ops.gemm.table import Tuned
 
 GEMM = "gemm_nt"  # of KernelSpec.op
-# Of KernelSpec.grid: x = 8 * parts, y = ceil(m / tile.m), z = ceil(n / (8 * tile.n))
+# Of KernelSpec.grid: x = 8 * parts, y = ceil(m / tile.m), z = ceil(n / (8 * tile.n)); for many
+# rows that of tile_cost.py.
 GRID = "parts_by_xcd_and_tiles"
 GRID_XCDS = 8
 _NEIGHBOURS = 4  # results of a lane in a row: tiles are so many columns wide, or a multiple
@@ -161,9 +163,12 @@ def build(
 def unexplained(problem: GemmProblem, props: DeviceProps, best: Choice) -> Plan[GemmProblem]:
     """The same without its reasons, for which all choices are estimated."""
     kernel, splits, columns = best.kernel, best.splits, best.columns
-    kernel.check_grid(GRID)
     tiles_m, tiles_n = tiles(problem, kernel, columns)
-    grid = (GRID_XCDS * splits, tiles_m, -(-tiles_n // GRID_XCDS))
+    if kernel.grid == tile_cost.GRID:
+        grid = (tiles_m * tiles_n, 1, 1)
+    else:
+        kernel.check_grid(GRID)
+        grid = (GRID_XCDS * splits, tiles_m, -(-tiles_n // GRID_XCDS))
     workspace = _workspace(problem, tiles_m * tiles_n, splits, kernel)
     args = _arguments(problem, kernel, splits, columns, bool(workspace.regions))
     fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
@@ -237,6 +242,8 @@ def _columns(problem: GemmProblem, kernel: KernelSpec, splits: int) -> list[int]
     does that better. Parts along k are for products of few tiles, however wide.
     """
     most = kernel.tile["n"] // (1 + problem.has_factors)
+    if kernel.grid == tile_cost.GRID:
+        return [most]
     most_tiles = kernel.accepts["max_n"] // (kernel.tile["n"] * GRID_XCDS)  # of an XCD
     found: dict[int, int] = {}
     for columns in range(most, max(most // 2, _NEIGHBOURS) - 1, -_NEIGHBOURS):
@@ -303,6 +310,7 @@ def _arguments(
         "split_steps": split_steps(problem, kernel, splits),
         "num_splits": splits,
         "tile_n": columns,
+        "window": tile_cost.WINDOW,
         "up_offset": problem.n if problem.has_factors else 0,
         "out": Address("out"),
         "out_stride": Stride("out", "row"),
@@ -339,6 +347,10 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
             least = 0 if name == "splits" else 1
             argument = "split_k" if name == "splits" else name
             found.append(Mismatch(argument, value, (Span(least, limit),)))
+    if kernel.grid == tile_cost.GRID:
+        most, needed = kernel.accepts["max_workgroups"], math.prod(tile_cost.tiles(problem, kernel))
+        if needed > most:
+            found.append(Mismatch("tiles of m and n", needed, (Span(1, most),)))
     multiple = kernel.accepts["k_multiple"]
     if problem.k % multiple:
         found.append(Mismatch("k", problem.k, (f"multiples of {multiple}",)))

@@ -1,4 +1,4 @@
-"""Matrix products with few rows, as in linear layers of decoding: check, plan, run."""
+"""Matrix products, as in linear layers of decoding and of prompts: check, plan, run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def gemm_nt(
     workspace: Any = None,
     stream: Any = None,
 ) -> Any:
-    """``activation(alpha * a @ b^T + bias)``, for a with few rows.
+    """``activation(alpha * a @ b^T + bias)``, for a with few or many rows.
 
     Sums are float32 throughout and are rounded once, to nearest even.
 

@@ -1,0 +1,81 @@
+"""What a product costs by a kernel for many rows: rounds of tiles over the CUs, in modelled clk.
+
+Every constant of it is in here, as in cost.py. They were fitted to what the performance model of
+the virtual device gives for the shipped kernels (docs/gemm-many-rows.md has the errors).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from amdattn.arch.props import DeviceProps
+from amdattn.device.manifest import KernelSpec
+from amdattn.op.occupancy import workgroups_per_cu
+from amdattn.ops.gemm.estimate import Estimate, Estimator
+from amdattn.ops.gemm.problem import GemmProblem
+
+GRID = "tiles_in_windows"  # of KernelSpec.grid: x = tiles of m times tiles of n
+WINDOW = 8  # tiles of m that are worked on side by side: more or fewer change the time by 0.3 %
+_ELEMENT_BYTES = 2
+
+
+class _Clk(NamedTuple):
+    """What a tile costs beside its matrix instructions."""
+
+    step: float  # of a step of k, of a CU that is as full as it can be
+    alone: float  # of one that could hold another workgroup
+    begin: float  # from dispatch to the loop
+    end: float  # behind the loop
+
+
+# By whether loads go straight to LDS, and fragments of a wave.
+_CLK = {
+    (False, 16): _Clk(12, 12, 4800, 8400),
+    (False, 8): _Clk(120, 120, 4300, 5200),
+    (False, 4): _Clk(40, 420, 5000, 4200),
+    (True, 16): _Clk(35, 35, 4600, 6600),
+    (True, 8): _Clk(130, 130, 4700, 4000),
+    (True, 4): _Clk(230, 990, 4000, 3000),
+}
+
+
+def tiles(problem: GemmProblem, kernel: KernelSpec) -> tuple[int, int]:
+    """Tiles along m and along n; gated, half of a tile's columns are factors."""
+    columns = kernel.tile["n"] // (1 + problem.has_factors)
+    return -(-problem.m // kernel.tile["m"]), -(-problem.n // columns)
+
+
+def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> Estimator:
+    """The estimate of a member; it has one way to make a product."""
+    arch = props.architecture
+    tile_m, tile_n, step = kernel.tile["m"], kernel.tile["n"], kernel.params["step"]
+    cus = props.num_cus // props.num_xcds
+    tiles_m, tiles_n = tiles(problem, kernel)
+    of_xcd = -(-tiles_m * tiles_n // props.num_xcds)
+    of_cu, at_once = -(-of_xcd // cus), workgroups_per_cu(kernel, props)[0]
+    side_by_side = min(of_cu, at_once)
+    clk = _CLK[
+        kernel.params["steps_in_flight"] > 1, tile_m * tile_n // (4 * kernel.params["mfma"] ** 2)
+    ]
+
+    steps = -(-problem.k // step)
+    matrix = 2 * tile_m * tile_n * step / arch.matrix_flops_per_clk
+    loop = of_cu * steps * (matrix + (clk.step if side_by_side > 1 or at_once == 1 else clk.alone))
+    # Of workgroups that follow each other what is outside of their loops counts each time; of
+    # those side by side about once.
+    outside = (clk.begin + clk.end) * (-(-of_cu // at_once))
+    hbm_bytes_per_clk = props.hbm_bytes_per_ns / props.num_xcds / props.peak_clock_ghz
+    last = min(of_xcd - (of_cu - side_by_side) * cus, side_by_side * cus)
+    written = last * tile_m * tile_n * _ELEMENT_BYTES / hbm_bytes_per_clk
+    read = problem.k * _ELEMENT_BYTES * _rows_of_xcd(tiles_m, tiles_n, tile_m, tile_n, of_xcd)
+    memory = read / hbm_bytes_per_clk
+    total = max(loop, memory) + outside + written
+    estimate = Estimate(total, memory, loop, 0.0)
+    return Estimator(lambda splits, columns: total, lambda splits, columns: estimate)
+
+
+def _rows_of_xcd(tiles_m: int, tiles_n: int, tile_m: int, tile_n: int, of_xcd: int) -> int:
+    """Rows of A and of B that an XCD reads at least: its tiles are windows one after the other."""
+    high = min(tiles_m, WINDOW)
+    wide = min(tiles_n, -(-of_xcd // high))
+    return high * tile_m * -(-of_xcd // (high * wide)) + wide * tile_n

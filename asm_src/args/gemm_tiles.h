@@ -1,0 +1,22 @@
+// Kernel arguments of products with many rows, in the order of the kernels' parameters.
+// Parsed by the HIP compiler and by a C declaration parser, from which the build makes the list of
+// parameters: fixed-width scalars only, no macros.
+// Strides count elements, not bytes; the stride of the last axis is 1 for every matrix.
+// The first 14 dwords come in SGPRs: what the first loads need must be among them.
+typedef struct GemmTilesArgs {
+  uint64_t a;        // [m, k] device address
+  uint64_t b;        // [n or 2 n, k] device address
+  int32_t a_stride;  // of rows
+  int32_t b_stride;
+  int32_t m;
+  int32_t n;
+  int32_t k;
+  int32_t up_offset;  // rows of b from the gate's to their factors; 0 = not gated
+  int32_t window;     // tiles of m that are worked on side by side
+  int32_t out_type;   // 0 float32, 1 bfloat16, 2 float16
+  uint64_t bias;      // [rows of b], of the type of a; 0 = none
+  uint64_t out;       // [m, n] device address
+  int64_t out_stride;
+  float alpha;  // out = activation(alpha * a @ b^T + bias)
+  int32_t activation;
+} GemmTilesArgs;

@@ -1,0 +1,207 @@
+// From sums to the result: alpha, bias, activation, its factors and rounding. Sums go through the
+// wave's own part of the LDS, 32 rows at a time, so that a lane stores eight neighbours of a row.
+#pragma once
+#include "gemm/activation.h"
+#include "gemm_tiles/loop.h"
+#include "gemm_tiles/place.h"
+#include "isa/ordered_acc.h"
+#include "tile/round.h"
+// clang-format off
+#include "args/gemm_tiles.h"
+// clang-format on
+
+enum OutType { kFloat32, kBfloat16, kFloat16 };
+
+template <class S>
+class TileEpilogue {
+  static constexpr OutType kOwn = S::kElement == Element::kBf16 ? kBfloat16 : kFloat16;
+  static constexpr int kEight = 8, kLanesOfRow = S::kN * S::kFragment / kEight;
+  static constexpr int kRowsAtOnce = kWaveLanes / kLanesOfRow, kTurns = S::kFragment / kRowsAtOnce;
+  // The first four of eight neighbours lie in the first half of a row, the others in the second;
+  // 16 bytes at their number XOR row % 8.
+  static constexpr int kHalfRow = 16 * kLanesOfRow, kRow = 2 * kHalfRow;
+  static constexpr int kBytes = S::kFragment * kRow;
+  static constexpr int kWrites = 2 * S::kN;  // of half a lane's sums of 32 rows
+  static_assert(S::kWaves * kBytes <= S::kLdsBytes);
+  struct Eight {
+    f32x4 of[2];
+  };
+
+  const GemmTilesArgs& args_;
+  uint32_t write_;    // of the lane's first four results
+  uint32_t read_;     // of its eight neighbours, in the first turn
+  int row_, column_;  // of the result
+  bool has_results_;  // the others are factors
+  bool whole_;        // eight neighbours exist or none, on a boundary of their size
+  Eight bias_, bias_of_factors_;
+
+ public:
+  __device__ __forceinline__ TileEpilogue(const GemmTilesArgs& args, const TilePlace& place,
+                                          uint32_t lds, int wave, int lane)
+      : args_(args) {
+    const uint32_t own = lds + wave * kBytes;
+    const int of_row = lane % S::kFragment, group = lane / S::kFragment;
+    write_ = own + of_row * kRow + group * kHalfRow + of_row % 8 * 16;
+    const int eighth = lane % kLanesOfRow, row = lane / kLanesOfRow;
+    read_ = own + row * kRow + (eighth ^ row % 8) * 16;
+    const bool gated = args.up_offset != 0;
+    const int each = gated ? S::kFragment / 2 : S::kFragment;
+    const int wave_m = wave / S::kWavesN, wave_n = wave % S::kWavesN;
+    row_ = place.m + wave_m * S::kM * S::kFragment + row;
+    column_ = place.n + (wave_n * S::kN + eighth / 4) * each + eighth % 4 * kEight;
+    has_results_ = !gated || eighth % 4 < 2;
+    bias_ = bias(column_);
+    if (gated) bias_of_factors_ = bias(column_ + args.up_offset);
+    const int bytes = args.out_type == kFloat32 ? 4 : 2;
+    whole_ = ((uint32_t(args.out) | uint32_t(args.out_stride) * bytes) & 15) == 0 &&
+             args.n % kEight == 0;
+  }
+  __device__ __forceinline__ void operator()() {
+    const bool plain = whole_ && args_.out_type == kOwn && args_.activation == kIdentity;
+    ordered::s_nop<16>();
+    ordered::s_nop<2>();
+    if (plain)
+      store_plain();
+    else
+      store_any();
+  }
+
+ private:
+  // Four sums of a lane, of 32 rows, to LDS.
+  template <int m, int place>
+  __device__ __forceinline__ void write() const {
+    constexpr int kLow = place % 8 * 16, kHigh = place / 8 * 128;
+    ordered::ds_write_b128_acc<16 * m * S::kN + 4 * place, kHigh>(write_ ^ kLow);
+  }
+  __device__ __forceinline__ Eight bias(int column) const {
+    Eight x{};
+    if (args_.bias == 0) return x;
+    const auto* from = (const Global<uint16_t>*)args_.bias;
+    const int end = column < args_.up_offset ? args_.up_offset : args_.n + args_.up_offset;
+    for (int i = 0; i < kEight; ++i)
+      if (column + i < end) x.of[i / 4][i % 4] = float_of<S::kElement>(from[column + i]);
+    return x;
+  }
+  __device__ __forceinline__ f32x4 scaled(f32x4 sums, f32x4 bias) const {
+    return __builtin_elementwise_fma(sums, f32x4(args_.alpha), bias);
+  }
+  __device__ __forceinline__ f32x4 scaled(uint32_t at, f32x4 bias) const {
+    return scaled(*(const Local<f32x4>*)at, bias);
+  }
+  static constexpr __device__ uint32_t turned(uint32_t at, int turn) {
+    return (at ^ turn * kRowsAtOnce % 8 * 16) + turn * kRowsAtOnce * kRow;
+  }
+  __device__ __forceinline__ uint64_t address(int row, int column, int bytes) const {
+    return args_.out + (row * args_.out_stride + column) * bytes;
+  }
+  // In halves: one is stored while the LDS is busy with the other, or with the next rows. It takes
+  // what a wave asks of it in order, and counts up to 15 of that.
+  __device__ __forceinline__ void store_plain() const {
+    bf16x8 sums[kTurns][2];
+    write_half<0, 0>();
+    write_half<0, 1>();
+    unroll<S::kM>([&]<int m>() {
+      read_half<0>(sums);
+      read_half<1>(sums);
+      ordered::s_waitcnt<ordered::kAnyVm, kTurns>();
+      store_half<m, 0>(sums);
+      if constexpr (m + 1 < S::kM) {
+        write_half<m + 1, 0>();
+        ordered::s_waitcnt<ordered::kAnyVm, kWrites>();
+      } else {
+        ordered::s_waitcnt<ordered::kAnyVm, 0>();
+      }
+      store_half<m, 1>(sums);
+      if constexpr (m + 1 < S::kM) write_half<m + 1, 1>();
+    });
+  }
+  template <int m, int half>
+  __device__ __forceinline__ void write_half() const {
+    ordered::s_waitcnt<ordered::kAnyVm, 15 - kWrites>();
+    unroll_from<half * kWrites, (half + 1) * kWrites>([&]<int place>() { write<m, place>(); });
+  }
+  template <int half>
+  __device__ __forceinline__ void read_half(bf16x8 (&sums)[kTurns][2]) const {
+    ordered::s_waitcnt<ordered::kAnyVm, 15 - kTurns>();
+    unroll_from<half * kTurns / 2, (half + 1) * kTurns / 2>([&]<int turn>() {
+      const uint32_t from = read_ ^ turn * kRowsAtOnce % 8 * 16;
+      unroll<2>([&]<int h>() {
+        ordered::ds_read_b128<turn * kRowsAtOnce * kRow + h * kHalfRow>(sums[turn][h], from);
+      });
+    });
+  }
+  template <int m, int half>
+  __device__ __forceinline__ void store_half(bf16x8 (&sums)[kTurns][2]) const {
+    constexpr int kFirst = half * kTurns / 2;
+    const int row = row_ + m * S::kFragment + kFirst * kRowsAtOnce;
+    uint64_t to = address(row, column_, 2);
+    unroll_from<kFirst, kFirst + kTurns / 2>([&]<int turn>() {
+      u32x4 bits;
+      unroll<2>([&]<int h>() {
+        ordered::settle(sums[turn][h]);
+        const f32x4 x = scaled(__builtin_bit_cast(f32x4, sums[turn][h]), bias_.of[h]);
+        for (int i = 0; i < 2; ++i) bits[2 * h + i] = rounded(x[2 * i], x[2 * i + 1]);
+      });
+      if (row + (turn - kFirst) * kRowsAtOnce < args_.m && column_ < args_.n)
+        *(Global<u32x4>*)to = bits;
+      to += 2 * kRowsAtOnce * args_.out_stride;
+    });
+  }
+  // NaN come from NaN of the inputs' type or from arithmetic: their payloads do not wrap.
+  static __device__ __forceinline__ uint32_t rounded(float lo, float hi) {
+    if constexpr (Here::kConvertsPairs)
+      return convert_pair<S::kElement>(lo, hi);
+    else
+      return round_numbers<S::kElement, Rounding::kNearestEven>(lo, hi);
+  }
+  __device__ __forceinline__ void store_any() const {
+#pragma unroll 1
+    for (int m = 0; m < S::kM; ++m) {
+      unroll<S::kM>([&]<int one>() {
+        if (m == one) unroll<2 * kWrites>([&]<int place>() { write<one, place>(); });
+      });
+#pragma unroll 1
+      for (int turn = 0; turn < kTurns; ++turn)
+        store_row(row_ + m * S::kFragment + turn * kRowsAtOnce, turned(read_, turn));
+    }
+  }
+  // Four neighbours and then the other four: activations are long.
+  __device__ __forceinline__ void store_row(int row, uint32_t at) const {
+    if (row >= args_.m || !has_results_) return;
+#pragma unroll 1
+    for (int h = 0; h < 2; ++h, at += kHalfRow) {
+      const int column = column_ + 4 * h;
+      if (column >= args_.n) return;
+      f32x4 x = scaled(at, h == 0 ? bias_.of[0] : bias_.of[1]);
+      if (args_.activation != kIdentity)
+        for (int i = 0; i < 4; ++i) x[i] = activated(x[i], args_.activation);
+      if (args_.up_offset != 0)  // factors are 16 results further on, in the same row
+        x *= scaled(at ^ 2 * 16, h == 0 ? bias_of_factors_.of[0] : bias_of_factors_.of[1]);
+      if (args_.out_type == kFloat32)
+        put<float>(x, row, column);
+      else if (args_.out_type == kBfloat16)
+        put<uint16_t>(bits<Element::kBf16>(x), row, column);
+      else
+        put<uint16_t>(bits<Element::kF16>(x), row, column);
+    }
+  }
+  template <Element kTo>
+  static __device__ __forceinline__ bf16x4 bits(f32x4 x) {
+    if constexpr (Here::kConvertsPairs)
+      return {convert_pair<kTo>(x[0], x[1]), convert_pair<kTo>(x[2], x[3])};
+    else
+      return round_pairs<kTo, Rounding::kNearestEven>(x);
+  }
+  template <class Out, class Four>
+  __device__ __forceinline__ void put(Four four, int row, int column) const {
+    using Elements = Out __attribute__((ext_vector_type(4)));
+    const auto elements = __builtin_bit_cast(Elements, four);
+    auto* to = (Global<Out>*)address(row, column, sizeof(Out));
+    if (whole_)
+      *(Global<Elements>*)to = elements;
+    else
+      unroll<4>([&]<int i>() {
+        if (column + i < args_.n) to[i] = elements[i];
+      });
+  }
+};

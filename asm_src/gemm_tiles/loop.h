@@ -1,0 +1,173 @@
+// The main loop: every instruction where it is written, LDS and memory between matrix instructions.
+#pragma once
+#include "gemm_tiles/loads.h"
+#include "gemm_tiles/order.h"
+#include "isa/ordered_lanes.h"
+#include "tile/accumulators.h"
+#include "tile/mma.h"
+
+template <class S>
+struct TileLoop {
+  using Order = TileOrder<S>;
+  // Lane l has row l % 32 of a fragment, of k 8 elements from 8 * (l / 32) on. Of a fragment of
+  // the result lane l has m = l % 32, n = 8 i + 4 (l / 32) + 0..3 in registers 4 i .. 4 i + 3.
+  bf16x8 a[2][S::kM], b[2][S::kN];
+  uint32_t read_a[S::kParts], read_b[S::kParts];
+  Stage<S> stage;  // that is read
+  TileLoads<S> loads;
+
+  __device__ __forceinline__ void begin(uint32_t lds, int wave, int lane) {
+    const int row = lane % S::kFragment, group = lane / S::kFragment;
+    const uint32_t in_row = (group ^ S::swizzle(row)) * 16;
+    const uint32_t of_wave_m = wave / S::kWavesN * S::kM * S::kFragment;
+    const uint32_t of_wave_n = wave % S::kWavesN * S::kN * S::kFragment;
+    for (int j = 0; j < S::kParts; ++j) {
+      read_a[j] = lds + S::kA + (of_wave_m + row) * S::kRowBytes + (in_row ^ 32 * j);
+      read_b[j] = lds + S::kB + (of_wave_n + row) * S::kRowBytes + (in_row ^ 32 * j);
+    }
+  }
+  template <int part, int n>
+  __device__ __forceinline__ void read() {
+    constexpr int kSet = part % 2;
+    if constexpr (n < S::kM)
+      ordered::ds_read_b128<n * S::kFragment * S::kRowBytes>(a[kSet][n], read_a[part]);
+    else
+      ordered::ds_read_b128<(n - S::kM) * S::kFragment * S::kRowBytes>(b[kSet][n - S::kM],
+                                                                       read_b[part]);
+  }
+  template <int slot>
+  __device__ __forceinline__ void multiply() {
+    constexpr int kPart = slot / S::kPartSlots, kSet = kPart % 2;
+    constexpr int kNth = slot % S::kPartSlots / S::kFragments, f = slot % S::kFragments;
+    constexpr int m = f / S::kN, n = f % S::kN;
+    ordered::mma_into_acc<S::kElement, S::kFragment, 16 * f>(
+        operand_of<S::kOperands>(b[kSet][n], kNth), operand_of<S::kOperands>(a[kSet][m], kNth));
+  }
+  // What the order has behind a slot's matrix instruction.
+  template <int slot>
+  __device__ __forceinline__ void between() {
+    constexpr int kPart = slot / S::kPartSlots, kNext = (kPart + 1) % S::kParts;
+    if constexpr (!S::kDirect) {
+      if constexpr (slot == Order::kRead) {
+        ordered::s_waitcnt<ordered::kAnyVm, 0>();
+        ordered::s_barrier();
+      }
+      unroll<S::kLoads>([&]<int n>() {
+        if constexpr (Order::store(n) == slot) {
+          ordered::s_waitcnt<S::kLoads - 1 - n, ordered::kAnyLgkm>();
+          loads.template store<n>();
+        }
+      });
+    }
+    if constexpr (slot == Order::kWritten) {
+      if constexpr (S::kDirect)
+        ordered::s_waitcnt<(S::kStages - 2) * S::kLoads, ordered::kAnyLgkm>();
+      else
+        ordered::s_waitcnt<ordered::kAnyVm, 0>();
+      ordered::s_barrier();
+    }
+    constexpr bool kAlone = reads(slot) == 0;
+    unroll<S::kLoads>([&]<int n>() {
+      if constexpr (Order::load(n) == slot && !kAlone && is_first_load(n))
+        loads.template prepare<n>();
+    });
+    unroll<S::kReads>([&]<int n>() {
+      if constexpr (Order::read(kPart, n) == slot) read<kNext, n>();
+    });
+    unroll<S::kLoads>([&]<int n>() {
+      if constexpr (Order::load(n) == slot) {
+        if constexpr (kAlone || !is_first_load(n)) {
+          loads.template prepare<n>();
+          if constexpr (S::kDirect) ordered::s_nop<1>();
+        }
+        loads.template load<n>();
+      }
+    });
+    if constexpr (S::kDirect && slot == Order::turn(kPart)) turn<kNext>();
+    unroll<2>([&]<int nth>() {
+      if constexpr (slot == Order::kAdvance[nth]) loads.template advance<nth>();
+      if constexpr (slot == Order::kNext[nth]) loads.template next<nth>();
+    });
+    unroll<S::kLoads>([&]<int n>() {
+      if constexpr (Order::mask(n) == slot) loads.template mask<n>();
+    });
+    if constexpr (slot % S::kPartSlots == S::kPartSlots - 1) wait_for_part<kNext>();
+  }
+  static constexpr bool is_first_load(int n) {
+    return n == 0 || Order::load(n - 1) != Order::load(n);
+  }
+  static constexpr int reads(int slot) {
+    int count = 0;
+    for (int n = 0; n < S::kReads; ++n) count += Order::read(slot / S::kPartSlots, n) == slot;
+    return count;
+  }
+  // Through registers the last part has been waited for, and writes are under way.
+  template <int part>
+  __device__ __forceinline__ void wait_for_part() {
+    if constexpr (S::kDirect || part != S::kParts - 1) ordered::s_waitcnt<ordered::kAnyVm, 0>();
+    for (auto& x : a[part % 2]) ordered::settle(x);
+    for (auto& x : b[part % 2]) ordered::settle(x);
+  }
+  // To where a part of the next step will be.
+  template <int part>
+  __device__ __forceinline__ void turn() {
+    ordered::v_add_u32_to(read_a[part], stage.to_next);
+    ordered::v_add_u32_to(read_b[part], stage.to_next);
+    if constexpr (part == S::kParts - 1) stage.advance();
+  }
+  __device__ __forceinline__ void run(int steps) {
+    start();
+    for (int left = steps; left > 0; --left)
+      unroll<S::kSlots>([&]<int slot>() {
+        multiply<slot>();
+        between<slot>();
+      });
+    ordered::s_waitcnt<0, 0>();
+    if constexpr (!S::kDirect)
+      for (auto& x : loads.staged) ordered::settle(x);
+    ordered::s_barrier();
+  }
+  // The first step is in LDS, its first part in registers, the next ones on their way.
+  __device__ __forceinline__ void start() {
+    constexpr int kSteps = S::kDirect ? S::kStages - 1 : 1;
+    unroll<kSteps>([&]<int>() {
+      load<S::kLoads>();
+      loads.template advance<0>();
+      loads.template advance<1>();
+    });
+    if constexpr (S::kDirect) {
+      load<Order::kEarly>();
+      zero();
+      ordered::s_waitcnt<(kSteps - 1) * S::kLoads + Order::kEarly, ordered::kAnyLgkm>();
+    } else {
+      zero();
+      ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+      unroll<S::kLoads>([&]<int n>() { loads.template store<n>(); });
+      ordered::s_waitcnt<ordered::kAnyVm, 0>();
+      load<Order::kEarly>();
+    }
+    ordered::s_barrier();
+    unroll<S::kReads>([&]<int n>() { read<0, n>(); });
+    if constexpr (S::kDirect) turn<0>();
+    wait_for_part<0>();
+  }
+  static __device__ __forceinline__ void zero() {
+    const bf16x4 zero = ordered::v_mov_b64_zero();
+    ordered::s_nop<2>();
+    unroll<S::kFragments / 2>(
+        [&]<int f>() { ordered::v_mfma_f32_32x32x4_2b_zero_acc<32 * f>(zero); });
+  }
+  template <int kCount>
+  __device__ __forceinline__ void load() {
+    loads.template next<0>();
+    loads.template next<1>();
+    unroll<S::kLoads>([&]<int n>() {
+      loads.template mask<n>();
+      if constexpr (n < kCount) {
+        loads.template prepare<n>();
+        if constexpr (S::kDirect) ordered::s_nop<1>();
+        loads.template load<n>();
+      }
+    });
+  }
+};

@@ -1,0 +1,39 @@
+// Where in a step things are: behind which of its matrix instructions.
+#pragma once
+#include "gemm_tiles/shape.h"
+
+// Reads of LDS are of the next part, in the first half of a part. Loads are behind the barrier by
+// which the next step is in LDS.
+template <class S>
+struct TileOrder {
+  static constexpr int kPart = S::kPartSlots, kHalf = kPart / 2, kLast = 3 * kPart;
+  static constexpr int kLoads = S::kLoads;
+
+  // Through registers: the barrier behind which nothing of the step is read, and writes of the next
+  // one begin; behind kWritten they are there.
+  static constexpr int kRead = 2 * kPart + kPart * 3 / 8;
+  static constexpr int kWritten = S::kDirect ? kLast : kLast + kPart * 3 / 8;
+  static constexpr int store(int n) {
+    return kRead + 1 + n * (kLast + kPart / 4 - kRead - 1) / kLoads;
+  }
+
+  static constexpr int read(int part, int n) {
+    const int first = part == S::kParts - 1 ? kWritten : part * kPart;
+    return first + n * kHalf / (S::kDirect ? S::kReads : 2 * S::kReads);
+  }
+  static constexpr int turn(int part) { return read(part, S::kReads - 1) + 1; }
+  // A load a slot, with three stages less: into the next step.
+  // Not beside the barrier nor the branch, which take a slot each.
+  static constexpr int kFirst = kWritten + 1;
+  static constexpr int kSpan = S::kStages > 2 ? 2 * kPart : S::kSlots - 1 - kFirst;
+  static constexpr int nth_slot(int n) { return kFirst + n * kSpan / kLoads; }
+  static constexpr int load(int n) { return nth_slot(n) % S::kSlots; }
+  // How many are not in the next step.
+  static constexpr int kEarly =
+      S::kStages > 2 ? ((S::kSlots - kFirst) * kLoads + kSpan - 1) / kSpan : kLoads;
+  // Between loads: to the next step, and what of it there is.
+  static constexpr int kBetween = S::kStages > 2 ? kPart : kHalf;
+  static constexpr int kAdvance[2] = {kBetween, kBetween + 1};
+  static constexpr int kNext[2] = {kBetween + 2, kBetween + 3};
+  static constexpr int mask(int n) { return kBetween + 4 + n * (kLast - kBetween - 4) / kLoads; }
+};

@@ -1,0 +1,60 @@
+// Sizes of one member of the family for many rows, all known at compile time.
+#pragma once
+#include "arch/limits.h"
+#include "isa/unroll.h"
+#include "tile/element.h"
+#include "tile/operand.h"
+
+// A workgroup of four waves, two along m and two along n, makes a tile of the result. A wave has
+// kM x kN fragments of 32 x 32 of it. A step is 64 elements of k, a cache line of each row; of
+// those a fragment's operand is 16, which is a part of a step.
+template <int kM_, int kN_, int kStages_, Element kElement_>
+struct TileShape {
+  static constexpr Element kElement = kElement_;
+  static constexpr int kM = kM_, kN = kN_, kFragments = kM * kN;
+  static constexpr int kFragment = 32, kWavesM = 2, kWavesN = 2, kWaves = kWavesM * kWavesN;
+  static constexpr int kLanes = kWaves * kWaveLanes;
+  static constexpr int kRowsM = kWavesM * kM * kFragment, kRowsN = kWavesN * kN * kFragment;
+  static constexpr int kLogM = __builtin_ctz(kRowsM), kLogN = __builtin_ctz(kRowsN);
+  static_assert(kRowsM == 1 << kLogM && kRowsN == 1 << kLogN);
+  static constexpr int kStep = 64, kRowBytes = 2 * kStep, kParts = 4;
+  static constexpr int kOperands = 8 / Here::kOperandElements;  // of 16 bytes a lane
+
+  // Loads of a step, 1 KiB each: 8 rows. A wave has the same number of rows of A and of B.
+  static constexpr int kBlockRows = 8, kBlockBytes = kBlockRows * kRowBytes;
+  static constexpr int kLoadsA = kRowsM / kWaves / kBlockRows;
+  static constexpr int kLoadsB = kRowsN / kWaves / kBlockRows, kLoads = kLoadsA + kLoadsB;
+  static constexpr int kReads = kM + kN;  // of LDS, of a part of a step
+
+  // Where loads go straight to LDS a step is read while the next ones are on their way.
+  static constexpr bool kDirect = Here::kTransposesReads;
+  static constexpr int kStages = kStages_;
+  static_assert(kDirect ? kStages > 1 : kStages == 1);
+  static constexpr int kA = 0, kB = kRowsM * kRowBytes, kStageBytes = kB + kRowsN * kRowBytes;
+  static constexpr int kLdsBytes = kStages * kStageBytes;
+
+  // Matrix instructions of a part, and of a step: the slots that everything else is placed in.
+  static constexpr int kPartSlots = kFragments * kOperands, kSlots = kParts * kPartSlots;
+  // Where in the 128 bytes of a row of a step those 16 are that are the first of k: the others are
+  // at their number XOR this. Of lanes that are served together no two meet in a bank.
+  static constexpr __device__ int swizzle(int row) { return (kDirect ? row / 2 : row) % 8; }
+  static constexpr int kLastAcc = 16 * kFragments - 1;
+  static_assert(kM % 2 == 0 && kN % 2 == 0, "a wave loads whole fragments");
+  static_assert(kLdsBytes <= kMaxLdsBytes && kLastAcc < 256);
+};
+
+// A stage of the LDS, as the bytes from it to the next one: of the last one back to the first.
+template <class S>
+struct Stage {
+  static constexpr int kBack = (1 - S::kStages) * S::kStageBytes;
+  int to_next = S::kStages == 1 ? 0 : S::kStageBytes, left = S::kStages - 2;
+
+  __device__ __forceinline__ void advance() {
+    if constexpr (S::kStages == 2) {
+      to_next = -to_next;
+    } else {
+      to_next = left == 0 ? kBack : S::kStageBytes;
+      left = left == 0 ? S::kStages - 1 : left - 1;
+    }
+  }
+};

@@ -1,0 +1,15 @@
+// Accumulation registers by number as data of LDS, where it is written, as in isa/ordered.h.
+#pragma once
+#include "isa/device.h"
+
+namespace ordered {
+
+// a[kFrom : kFrom + 3]; the compiler's own reads of LDS stay behind it.
+template <int kFrom, int kOffset>
+__device__ __forceinline__ void ds_write_b128_acc(uint32_t address) {
+  asm volatile("ds_write_b128 %0, a[%c1:%c2] offset:%c3" ::"v"(address), "n"(kFrom), "n"(kFrom + 3),
+               "n"(kOffset)
+               : "memory");
+}
+
+}  // namespace ordered

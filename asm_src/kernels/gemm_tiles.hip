@@ -1,0 +1,41 @@
+// out[m, n] = activation(x[m, n]), x[m, n] = alpha * sum_k A[m, k] * B[n, k] + bias[n], many rows
+// of A; or, gated, activation(x[m, n]) * x[m, up_offset + n].
+//
+// One code object per member of the family: the build defines KERNEL (its name), TILES_M, TILES_N
+// (fragments of a wave), STAGES, WAVES (a SIMD), ELEMENT, LAST (its last accumulation register),
+// and from the struct of the arguments PARAMETERS and ARGUMENTS.
+// Grid: x = tiles of m times tiles of n; which one a workgroup makes is in gemm_tiles/place.h.
+#include "gemm_tiles/epilogue.h"
+
+namespace {
+
+using S = TileShape<TILES_M, TILES_N, STAGES, Element::ELEMENT>;
+static_assert(LAST == 16 * S::kFragments - 1);
+
+__device__ __forceinline__ void gemm_tile(const GemmTilesArgs& args) {
+  __shared__ u32x4 lds[S::kLdsBytes / 16];
+  RESERVE_ACC_TO(LAST);
+  const int wave = Lane::wave(), lane = Lane::in_wave();
+  const int log_n = S::kLogN - (args.up_offset != 0);  // gated, half of B's rows are factors
+  const TilePlace place(args.m, args.n, S::kLogM, log_n, args.window);
+  const uint32_t base = (uint32_t)(Local<u32x4>*)lds;
+  TileLoop<S> loop;
+  loop.begin(base, wave, lane);
+  loop.loads.begin({args.a, args.a_stride, args.m, place.m, 0},
+                   {args.b, args.b_stride, args.n, place.n, args.up_offset}, base, wave, lane,
+                   args.k);
+  loop.run((args.k + S::kStep - 1) / S::kStep);
+  TileEpilogue<S>(args, place, base, wave, lane)();
+}
+
+}  // namespace
+
+#define JOIN(a, b) a##b
+#define TILES_OF(name) JOIN(name, _tiles)
+
+extern "C" __global__ void WORKGROUP(S::kLanes, WAVES) KERNEL(PARAMETERS) {
+  gemm_tile({ARGUMENTS});
+}
+
+// Read back from the code object when the manifest is made.
+extern "C" __device__ const int32_t TILES_OF(KERNEL)[] = {S::kRowsM, S::kRowsN};

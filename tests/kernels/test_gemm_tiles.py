@@ -1,0 +1,102 @@
+"""The kernels for many rows: tiles that exist in part, every end of a tile, order of tiles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import amdattn
+from amdattn.device import runtime
+from amdattn.ops.gemm import tile_cost
+from tests.support.gemm_family import KERNELS, SOME_NAMES, Call, operands
+
+TILES = {row.name: row for row in KERNELS if row.grid == tile_cost.GRID}
+NAMES = [one for one in SOME_NAMES if one.values[0] in TILES]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sizes_around_tiles(name: str) -> None:
+    """One tile, one more row or column, and steps of k that are cut anywhere."""
+    m, n = (TILES[name].tile[axis] for axis in "mn")
+    for further_m, further_n, k in ((0, 0, 64), (1, 8, 72), (-1, 9, 200), (5, -3, 128), (1, 1, 8)):
+        Call(m + further_m, n + further_n, k, name).check()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"out_dtype": "float32"},
+        {"out_dtype": "float16", "alpha": -0.37},
+        {"activation": "gelu"},
+        {"activation": "silu_and_mul"},
+        {"activation": "gelu_tanh_and_mul", "out_dtype": "float32"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_end_of_a_tile(name: str, options: dict[str, Any]) -> None:
+    """Sixteen-byte stores and, where columns do not allow them, one by one."""
+    m, n = (TILES[name].tile[axis] for axis in "mn")
+    for columns in (n // 2 + 16, n // 2 + 13):
+        Call(m // 2 + 7, columns, 136, name, options).check()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_tile_is_made_once(name: str) -> None:
+    """Of grids that fill no window and no round of the XCDs."""
+    m, n = (TILES[name].tile[axis] for axis in "mn")
+    for tiles_m, tiles_n in ((1, 9), (tile_cost.WINDOW + 1, 1), (tile_cost.WINDOW + 3, 3)):
+        Call(tiles_m * m - 1, tiles_n * n - 8, 8, name, with_bias=False).check()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_equal_bits_and_no_findings(name: str) -> None:
+    """Whatever the order of waves and workgroups; outputs are NaN before."""
+    m, n = (TILES[name].tile[axis] for axis in "mn")
+    call = Call(m + 3, n + 24, 264, name)
+    first = call.run()
+    for seed in (1, 2):
+        amdattn.virtual.set_option("seed", seed)
+        try:
+            with amdattn.virtual.check():
+                again = call.run()
+        finally:
+            amdattn.virtual.set_option("seed", 0)
+        assert again.tobytes() == first.tobytes()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_row_does_not_depend_on_the_others(name: str) -> None:
+    """Equal bits alone, in another tile, and beside NaN."""
+    m, n = (TILES[name].tile[axis] for axis in "mn")
+    call = Call(m + 9, n + 5, 200, name)
+    a, b, bias = call.inputs()
+    whole = call.run()
+    alone = Call(9, n + 5, 200, name).run(a[m:], b, bias)
+    assert alone.tobytes() == whole[m:].tobytes()
+    a[:m] = np.nan
+    assert call.run(a, b, bias)[m:].tobytes() == whole[m:].tobytes()
+
+
+def test_rows_far_apart() -> None:
+    """Distances of which 256 take more than 2^32 bytes: every wave has an origin of its own."""
+    name, apart, rows = "gemm_nt_bf16_t256x128", 2**23 + 2, 130
+    far = amdattn.empty((rows, apart), "bfloat16")
+    a, b, _ = operands(rows, 5, 64)
+    for row in range(rows):
+        start = far.address + row * apart * a.itemsize
+        runtime.get().upload(start, a[row].ctypes.data, a[row].nbytes)
+    call = Call(rows, 5, 64, name, with_bias=False)
+    call.hold(call.run(far[:, :64], amdattn.asarray(b)), a, b)
+
+
+@pytest.mark.parametrize("chip", ["MI300X", "MI355X"])
+def test_plans_of_prompts_take_them(chip: str) -> None:
+    """From some hundreds of rows on; tokens of decoding keep their kernels."""
+    for m, n, k in ((2048, 4096, 4096), (4096, 28672, 8192), (8192, 8192, 8192)):
+        plan = amdattn.plan_gemm(m, n, k, device=chip)
+        assert plan.kernel.grid == tile_cost.GRID and plan.splits == 1
+    for m in (1, 16, 64):
+        assert amdattn.plan_gemm(m, 4096, 4096, device=chip).kernel.grid != tile_cost.GRID
