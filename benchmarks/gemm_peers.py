@@ -13,6 +13,7 @@ import math
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ FLYDSL_TILES = {
 }
 _FLYDSL_SPLITS = 3  # numbers that are tried: the greatest with two workgroups a CU
 # Tile n, k, waves; tile m is chosen by the rows that there are.
+_TRITON_MANY_ROWS = ((256, 256, 64, 8), (256, 128, 64, 8), (128, 128, 64, 4))  # m, n, k, waves
 _TRITON_TILES = ((16, 256, 4), (32, 128, 2), (64, 128, 4), (128, 64, 4))
 
 
@@ -98,8 +100,15 @@ class Aiter:
         self._cus = props.num_cus
         self._folder = checkout / "hsa" / props.architecture.name / "bf16gemm"
         with open(self._folder / "bf16gemm_fp32bf16.csv", newline="", encoding="utf-8") as file:
-            rows = csv.DictReader(file)
-            self._rows = [row for row in rows if (row["bPreshuffle"], row["splitK"]) == ("0", "1")]
+            rows = [row for row in csv.DictReader(file) if row["bPreshuffle"] == "0"]
+            self._rows = [row for row in rows if row["splitK"] == "1"]
+            self._whole = [row for row in rows if row["tileM"] == row["tileN"] == "256"]
+
+    def many_rows(self, m: int, n: int, k: int, at: Operands) -> Iterator[Attempt]:
+        """Its tile of 256 x 256, where there is one and it takes the shape."""
+        for row in self._whole:
+            if n % 256 == 0 and m % 256 == 0:
+                yield Attempt("256 x 256", (self._launch(row, m, n, k, 1, at),))
 
     def __call__(self, m: int, n: int, k: int, at: Operands) -> Iterator[Attempt]:
         """Attempts at a shape."""
@@ -111,20 +120,25 @@ class Aiter:
             padded = padded_n(n, tile_n, tiles_m)
             tiles = tiles_m * (n // tile_n)
             splits = max(2, min(self._cus // tiles, 16, k // int(row["subK"])))
-            kernarg = struct.pack(
-                _AITER_SLOTS,
-                *(at.out, 0, at.a, at.b, 1.0, 0.0),
-                *(0, 0, 2 * padded, 0, 2 * k, 0, 2 * k, 0),
-                *(m, padded, k, splits, 1, at.bias, 0, at.zeros),
-            )
-            image = (self._folder / row["co_name"]).read_bytes()
-            grid = padded // tile_n, tiles_m, splits
-            launch = Launch(image, row["knl_name"], grid, (256, 1, 1), kernarg)
+            launch = self._launch(row, m, padded, k, splits, at)
             yield Attempt(
                 f"{tile_m} x {tile_n}, {splits} splits",
                 (launch,),
                 _of_fullest_xcd(tiles, splits),
             )
+
+    def _launch(
+        self, row: dict[str, str], m: int, padded: int, k: int, splits: int, at: Operands
+    ) -> Launch:
+        kernarg = struct.pack(
+            _AITER_SLOTS,
+            *(at.out, 0, at.a, at.b, 1.0, 0.0),
+            *(0, 0, 2 * padded, 0, 2 * k, 0, 2 * k, 0),
+            *(m, padded, k, splits, 1, at.bias, 0, at.zeros),
+        )
+        image = (self._folder / row["co_name"]).read_bytes()
+        grid = padded // int(row["tileN"]), -(-m // int(row["tileM"])), splits
+        return Launch(image, row["knl_name"], grid, (256, 1, 1), kernarg)
 
 
 def flydsl_symbol(tile: tuple[int, ...], splits: int) -> str:
@@ -232,6 +246,21 @@ class Triton:
                         )
                     yield Attempt(f"{tile_m} x {tile_n} x {tile_k}, {splits} splits", launches)
 
+    def many_rows(self, m: int, n: int, k: int, at: Operands) -> Iterator[Attempt]:
+        """Attempts with tiles for many rows."""
+        for tile_m, tile_n, tile_k, waves in _TRITON_MANY_ROWS:
+            launch = self._launch(
+                "gemm",
+                {"a": at.a, "b": at.b, "out": at.out},
+                {"m": m, "n": n, "k": k, "k_of_split": k},
+                {"TILE_M": tile_m, "TILE_N": tile_n, "TILE_K": tile_k, "EVEN_K": k % tile_k == 0},
+                (-(-n // tile_n), -(-m // tile_m), 1),
+                waves,
+                "bf16",
+            )
+            if launch.dynamic_lds_bytes <= self._arch.lds_bytes:
+                yield Attempt(f"{tile_m} x {tile_n} x {tile_k}", (launch,))
+
     def _launch(
         self,
         kernel: str,
@@ -246,11 +275,12 @@ class Triton:
         whole = [name for name in names if name in pointers or values[name] % 16 == 0]
         key = (kernel, *constants.items(), waves, of_parts, *whole)
         if key not in self._compiled:
-            import triton_gemm
             from triton import compile as compile_source
             from triton.backends.compiler import GPUTarget
             from triton.compiler import ASTSource
 
+            # Beside this file, whether that is a script's or a package's module.
+            triton_gemm = import_module(f"{__package__ or ''}.triton_gemm".lstrip("."))
             types = dict.fromkeys(pointers, "*bf16") | dict.fromkeys(values, "i32")
             types["out" if kernel == "gemm" else "parts"] = f"*{of_parts}"
             # What Triton's own launcher would find.

@@ -1,0 +1,138 @@
+"""Prints products with many rows: modelled clk of whole launches, beside peers where they are.
+
+    python -m benchmarks.gemm_many_rows [--shapes M,N,K ...] [--every-kernel] [--reading NAME]
+                                        [--aiter CHECKOUT] [--triton] [--json FILE]
+
+The kernel that the plan takes (or every one for many rows) at the clock that the chip sustains;
+inputs are N(0,1), which no time depends on; a launch is not counted on either side. "of the limit"
+is of all matrix units of the chip. Peers: AITER's tile of 256 x 256 (its own code object; gfx950
+only), and Triton's kernel of `triton_gemm` with three tiles, the best of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+import amdattn
+from amdattn import virtual
+from amdattn.arch.props import DeviceProps
+from amdattn.bench.kernels import Functions
+from amdattn.device import manifest, runtime
+from amdattn.ops.gemm import planning, tile_cost
+from amdattn.ops.gemm.execution import GemmPlan
+from amdattn.ops.gemm.problem import GemmProblem
+from benchmarks.gemm_peers import Aiter, Operands, Triton
+
+# Squares and the largest published one; layers of Llama 8B and 70B on prompts.
+SHAPES = (
+    *((4096, 4096, 4096), (8192, 8192, 8192), (4096, 4864, 32896), (4096, 4096, 1024)),
+    *((512, 6144, 4096), (2048, 6144, 4096), (2048, 4096, 4096), (2048, 28672, 4096)),
+    *((2048, 4096, 14336), (4096, 10240, 8192), (4096, 8192, 8192), (4096, 8192, 28672)),
+)
+_MOST_TILES = 2**18  # of a peer's counters
+
+
+@dataclass(frozen=True)
+class Row:
+    """One launch of a shape."""
+
+    m: int
+    n: int
+    k: int
+    whose: str
+    clk: int
+    of_the_limit: float
+    estimate: float  # of the plan's cost, over the modelled clk at the greatest clock; 0: none
+
+
+def modelled(run: Callable[[], object], reading: str | None) -> int:
+    """Clk of whole launches, at the clock that the chip sustains."""
+    with virtual.profile(reading=reading) as profile:
+        run()
+        runtime.synchronize()
+    return sum(launch.cycles for launch in profile.launches)
+
+
+def rows(
+    shape: tuple[int, int, int], props: DeviceProps, options: argparse.Namespace
+) -> Iterator[Row]:
+    """Ours and the peers' of a shape."""
+    m, n, k = shape
+    problem, functions = GemmProblem(m, n, k), Functions()
+    # What they hold does not matter for the time.
+    a, b, out = (amdattn.empty(size, problem.dtype) for size in ((m, k), (n, k), (m, n)))
+    zeros = amdattn.empty((_MOST_TILES,), "int32")
+    at = Operands(a.address, b.address, out.address, 0, zeros.address, 0)
+    limit = props.num_cus * props.architecture.matrix_flops_per_clk
+
+    def row(whose: str, clk: int, estimate: float = 0.0) -> Row:
+        return Row(m, n, k, whose, clk, problem.flops / limit / clk, estimate)
+
+    found = planning.choices(problem, props, manifest.kernels())
+    best = planning.least_estimated(found.items)
+    for choice in found.items:
+        every = options.every_kernel and choice.kernel.grid == tile_cost.GRID
+        if choice is best or every:
+            plan = GemmPlan.of(planning.build(problem, props, choice, found))
+            clk = modelled(partial(plan.run, a, b, out), options.reading)
+            yield row(choice.kernel.name, clk, choice.cost.clk / clk)
+    for peer in options.peers:
+        found_clk = []
+        for attempt in peer.many_rows(m, n, k, at):
+            run = partial(attempt.launches[0].enqueue, functions)
+            found_clk.append((modelled(run, options.reading), attempt.name))
+        if found_clk:
+            clk, name = min(found_clk)
+            yield row(f"{type(peer).__name__} {name}", clk)
+
+
+def _shape(text: str) -> tuple[int, int, int]:
+    m, n, k = (int(word) for word in text.split(","))
+    return m, n, k
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--shapes", nargs="*", type=_shape, default=SHAPES)
+    parser.add_argument("--every-kernel", action="store_true")
+    parser.add_argument("--reading", help="see docs/generated/readings.md")
+    parser.add_argument("--aiter", type=Path, help="a checkout of AITER")
+    parser.add_argument("--triton", action="store_true")
+    parser.add_argument("--json", type=Path, help="write every row here")
+    options = parser.parse_args()
+    props = runtime.get().props
+    options.peers = [Aiter(options.aiter, props)] if options.aiter else []
+    options.peers += [Triton(props)] if options.triton else []
+    ghz = props.sustained_clock_ghz
+    table = Table(title=f"{props.name}, modelled at {ghz} GHz")
+    for column in ("m x n x k", "kernel", "clk", "of the limit", "TFLOP/s", "estimate"):
+        table.add_column(column, justify="left" if column == "kernel" else "right")
+    every = []
+    for shape in options.shapes:
+        for one in rows(shape, props, options):
+            every.append(one)
+            tflops = 2 * one.m * one.n * one.k / one.clk * ghz / 1000
+            table.add_row(
+                f"{one.m} x {one.n} x {one.k}",
+                one.whose,
+                f"{one.clk:,}",
+                f"{one.of_the_limit:.1%}",
+                f"{tflops:.0f}",
+                f"{one.estimate - 1:+.1%}" if one.estimate else "",
+            )
+    Console(width=110).print(table)
+    if options.json:
+        options.json.write_text(json.dumps([asdict(one) for one in every], indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
