@@ -60,7 +60,13 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
 
     steps = -(-problem.k // step)
     matrix = 2 * tile_m * tile_n * step / arch.matrix_flops_per_clk
-    loop = of_cu * steps * (matrix + (clk.step if side_by_side > 1 or at_once == 1 else clk.alone))
+    # Of a CU that has one more than it holds at once, that one is alone for half of its time.
+    beside = clk.step * of_cu
+    if of_cu == 1 < at_once:
+        beside = clk.alone
+    elif of_cu % at_once:
+        beside += (clk.alone - clk.step) / 2
+    loop = steps * (of_cu * matrix + beside)
     # Of workgroups that follow each other what is outside of their loops counts each time; of
     # those side by side about once.
     outside = (clk.begin + clk.end) * (-(-of_cu // at_once))
