@@ -18,7 +18,7 @@ from amdattn.ops.decode.layouts import CHUNK_BYTES
 from amdattn.ops.decode.planning import MOST_QUERIES
 from amdattn.ops.decode.problem import DecodeProblem
 from benchmarks.checker_mutation.operation import operation_case
-from benchmarks.checker_mutation.subject import Case, Subject
+from benchmarks.checker_mutation.subject import Case, Subject, unwritten
 
 # Of a counter, as decode/combine.h has it: the run that counted last is above this bit.
 _GENERATION_BIT = 17
@@ -38,6 +38,8 @@ class _Launch:
     stale: bool = False  # a launch before was aborted
     large: bool = False  # v, so that sums of products with it overflow
     nan: bool = False  # in the last heads of q, k and the cache, behind the columns of those before
+    floats: bool = False  # results of float32, as for a merge with other keys
+    unseen: bool = False  # every key, though there are some, which are appended
 
 
 class _NanBehind(DecodeCase):
@@ -48,6 +50,16 @@ class _NanBehind(DecodeCase):
         made = super().inputs(seed)
         for name in {"q", "k", "k_cache"} & made.keys():
             made[name][..., -1, :] = np.nan
+        return made
+
+
+class _Unseen(DecodeCase):
+    """With as many keys left out as the cache has room for."""
+
+    def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
+        """As of others, but for what is left out."""
+        made = super().inputs(seed)
+        made["cache_leftpad"][:] = self.problem.seqlen_kv
         return made
 
 
@@ -97,13 +109,31 @@ def _case(launch: _Launch, kernel: KernelSpec, props: DeviceProps) -> Case:
         **{"kv_dtype": kernel.params["kv_dtype"], **launch.options},
     }
     problem = DecodeProblem(*launch.sizes, **options)
-    kind = _NanBehind if launch.nan else _Large if launch.large else DecodeCase
+    kinds = {_NanBehind: launch.nan, _Large: launch.large, _Unseen: launch.unseen}
+    kind = next((kind for kind, is_given in kinds.items() if is_given), DecodeCase)
     case = kind(problem, "", kernel.name, launch.lengths)
     counted = _OLDER << _GENERATION_BIT | 1 if stale else 0
     made = operation_case(OPERATION, case, kernel, props, run=_GENERATION, at_rest=counted)
+    if launch.floats:
+        made = _of_floats(made, kernel)
     name = f"{made.name}{f' on {cus} CUs' * bool(cus)}{' stale' * stale}{' NaN' * launch.nan}"
-    name += " large" * launch.large
+    name += " large" * launch.large + " floats" * launch.floats + " unseen" * launch.unseen
     return dataclasses.replace(made, name=name)
+
+
+def _of_floats(case: Case, kernel: KernelSpec) -> Case:
+    """The same launch as a cascade has it: O stays float32, logarithms are pairs of them.
+
+    That argument and the sizes of results are all that differs in its plan.
+    """
+    at = next(offset for name, offset, *_ in kernel.kernarg.fields if name == "keeps_floats")
+    block = bytearray(case.kernarg)
+    block[at : at + 4] = (1).to_bytes(4, "little")
+    times = {"out": 4 // as_dtype(kernel.dtype).itemsize, "lse": 2}
+    buffers = tuple(
+        unwritten(b.name, b.nbytes * times[b.name]) if b.name in times else b for b in case.buffers
+    )
+    return dataclasses.replace(case, kernarg=bytes(block), buffers=buffers)
 
 
 def _launches(kernel: KernelSpec) -> list[_Launch]:
@@ -258,6 +288,43 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
         *(
             _Launch((1, 1, two - 5, 2, 1, columns), options=parts, large=True)
             for parts in ({"num_splits": 1}, {"num_splits": 2}, {"num_splits": 2, "sinks": True})
+        ),
+        # Results of float32, also of rows that see no key; sums that overflow, of which some keys
+        # are left out.
+        *(
+            _Launch((3, 4, two, 2, 1, columns), (keys + 3, 0, 2), kind, floats=True)
+            for kind in (
+                {"num_splits": 1, "causal": True},
+                {"num_splits": 2, "causal": True},
+                {"num_splits": 2, "sinks": True, **narrow},
+            )
+        ),
+        *(
+            _Launch(
+                *((2, 1, 3 * keys, 2, 1, columns), (1, 9)),
+                {"seqlen_new": two + 9, "cache_leftpad": True, "num_splits": 2},
+                floats=floats,
+                unseen=True,
+            )
+            for floats in (False, True)
+        ),
+        *(
+            _Launch((1, 1, two - 5, 2, 1, columns), options=parts, large=True, floats=True)
+            for parts in ({"num_splits": 1}, {"num_splits": 2, "softmax_scale": 0.3})
+        ),
+        *(
+            _Launch((3, 1, two - 5, 2, 1, columns), options={**seen, **kind}, cus=2, large=True)
+            for kind in ({}, {"num_splits": 2})
+        ),
+        # What is appended, of which no query sees the first keys; by one of two tiles of rows.
+        *(
+            _Launch(
+                *((2, 1, more, heads, 1, columns), (keys - 20, two - 15)),
+                {"seqlen_new": 40, "window_size": (9, 1), **kind},
+                cus=1,
+            )
+            for heads in (2, rows + 1)
+            for kind in ({}, paged)
         ),
         _Launch((66, 1, keys + 16, 1, 1, columns), (1, 2, 3, 4, 5, 6, keys + 1), seen, cus=38),
         _Launch((66, 1, keys + 16, 1, 1, columns), (1, 2, 3, 4, 5, 6, keys + 1), paged, cus=38),

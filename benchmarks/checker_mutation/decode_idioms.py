@@ -6,6 +6,7 @@ import re
 
 from benchmarks.checker_mutation import registers as regs
 from benchmarks.checker_mutation.code import Instruction
+from benchmarks.checker_mutation.decode_columns import is_nested
 from benchmarks.checker_mutation.generate import Mutant
 from benchmarks.checker_mutation.kernel import KernelCode
 from benchmarks.checker_mutation.makers import sources
@@ -14,6 +15,10 @@ from benchmarks.checker_mutation.masks import maker, shrinks
 _UPPER_HALF = (
     "the mask has every lane that is there: the columns of this step are in the upper half of what "
     "is turned, which ends at half of the most columns of a head at the latest"
+)
+NESTED_COLUMNS = (
+    "the lanes that stay away have no column in this step of the row, and so they have none in the "
+    "later ones, which only these loads and stores follow; then the mask of the rows is restored"
 )
 _COLUMNS = re.compile(r"_d(\d+)_")
 
@@ -25,6 +30,8 @@ def argument(kernel: str, code: KernelCode, mutant: Mutant) -> str:
         most = _COLUMNS.search(kernel)
         if most and _is_in_the_upper_half(code, inst, int(most[1])):
             return _UPPER_HALF
+    if mutant.kind == "EXEC" and is_nested(code, inst):
+        return NESTED_COLUMNS
     return ""
 
 

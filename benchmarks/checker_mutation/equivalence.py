@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from benchmarks.checker_mutation import (
     backward_idioms,
+    decode_columns,
     decode_idioms,
     idioms,
     registers as regs,
@@ -28,7 +29,7 @@ from benchmarks.checker_mutation.masks import restored_at_once
 from benchmarks.checker_mutation.paths import Paths
 from benchmarks.checker_mutation.stated import Arguments
 from benchmarks.checker_mutation.subject import Subject
-from benchmarks.checker_mutation.uniform import decisions
+from benchmarks.checker_mutation.uniform import Taken, decisions
 from benchmarks.checker_mutation.waits import TooEarly, WaitAnalysis
 
 _EXEC = frozenset(regs.EXEC)
@@ -69,12 +70,13 @@ class Judgement:
 class WaitsOnPaths:
     """What waits too little on a path that a wave can take.
 
-    Branches on one condition go one way, and those on a constant mask. These are looked at only
-    where there is something.
+    Branches on one condition go one way, and those on a constant mask; some are always taken, or
+    never, as functions that are given know. These are looked at only where there is something.
     """
 
-    def __init__(self, code: KernelCode) -> None:
+    def __init__(self, code: KernelCode, *always: Callable[[KernelCode], Taken]) -> None:
         self._code = code
+        self._always = (idioms.never_below, *always)
         self._paths = Paths(code)
         self._whole = _Cases([WaitAnalysis(code)])
 
@@ -85,9 +87,11 @@ class WaitsOnPaths:
             _Cases([WaitAnalysis(self._code.assuming(taken)) for taken in both])
             for both in decisions(self._code)
         ]
-        if always := idioms.never_below(self._code):
-            found.append(_Cases([WaitAnalysis(self._code.assuming(always))]))
-        return found
+        return found + [
+            _Cases([WaitAnalysis(self._code.assuming(taken))])
+            for taken in (known(self._code) for known in self._always)
+            if taken
+        ]
 
     @functools.cached_property
     def _found(self) -> frozenset[TooEarly]:
@@ -144,7 +148,8 @@ class Judge:
         self._is_attention = subject.name.startswith("attn_fwd_")
         self._is_backward = subject.name.startswith("attn_bwd_")
         self._is_decode = subject.name.startswith("attn_decode_")
-        self._waits, self._hazards = WaitsOnPaths(code), HazardAnalysis(code)
+        always = (decode_columns.first_steps,) if self._is_decode else ()
+        self._waits, self._hazards = WaitsOnPaths(code, *always), HazardAnalysis(code)
         self._known_early = self._waits.too_early()
         self.wait_violations = frozenset(filter(self._is_decided, self._known_early))
         self._known_missing: frozenset[Missing] = self._hazards.missing()

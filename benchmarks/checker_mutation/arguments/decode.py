@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from benchmarks.checker_mutation.decode_idioms import NESTED_COLUMNS
 from benchmarks.checker_mutation.stated import Stated
 
 COLUMNS_OF_O = (
     "the lanes that are let in as well load columns of V behind the head's, of the rows that there "
     "are: they come to columns of O that are not stored"
 )
-_NESTED_COLUMNS = (
-    "the lanes that stay away have no column in this step of the row, and so they have none in the "
-    "later ones, which only these loads and stores follow; then the mask of the rows is restored"
-)
 _ROWS_THERE = (
     "the lanes that are let in as well are of rows that are not there: they take the first row's "
     "Q, and nobody stores what comes of it"
+)
+_FIRST_PAGE = (
+    "what it would wait for has arrived: the first lane looks up the page of a key that is before "
+    "the end, or the wave would not be here, so that the wave has waited to tell whether there is "
+    "such a page"
 )
 _KERNEL = "attn_decode_bf16_d128_q16"
 
@@ -32,7 +34,7 @@ ARGUMENTS: tuple[Stated, ...] = (
     ),
     # Of Q, that is turned.
     Stated(
-        *(_KERNEL, "EXEC", _NESTED_COLUMNS),
+        *(_KERNEL, "EXEC", NESTED_COLUMNS),
         """
           v_cmp_lt_i32 vcc, v, v
           s_and_saveexec_b64 s[2], vcc
@@ -66,6 +68,16 @@ ARGUMENTS: tuple[Stated, ...] = (
         """,
         sites=3,
     ),
-    # Without and with stores of what is appended.
-    # Nothing is near of a segment behind the first.
+    # Pages of a later turn, of what is appended, and again of the first turn behind that.
+    Stated(
+        *(_KERNEL, ("wait deleted", "wait weakened"), _FIRST_PAGE),
+        """
+          s_trap 3
+          s_load_dwordx2 s[2], s[2], 0x170
+          s_load_dwordx2 s[2], s[2], 0x128
+        > s_waitcnt vmcnt(0)
+          v_max_i32 v, 0, v
+        """,
+        sites=3,
+    ),
 )
