@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from benchmarks.checker_mutation import registers as regs
 from benchmarks.checker_mutation.code import Instruction
 from benchmarks.checker_mutation.kernel import KernelCode
-from benchmarks.checker_mutation.makers import sources
+from benchmarks.checker_mutation.makers import initial, sources
 from benchmarks.checker_mutation.masks import maker
 from benchmarks.checker_mutation.uniform import Taken
 
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
+_KERNARG = regs.registers("s[0:1]")  # what a wave begins with
 _ALL_BITS = 0xFFFFFFFF
 _IS_TAKEN = {"s_cbranch_execnz": True, "s_cbranch_execz": False}  # with a lane
-_MOST_STEPS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,38 +74,47 @@ def is_nested(code: KernelCode, inst: Instruction) -> bool:
 
     Then those who were in the step of that mask are enough.
     """
-    if inst.text.startswith("s_or_b64 exec, exec,"):
-        earlier = step(code, maker(code, inst.pc, inst.operands[2]))
-        behind = code.at(inst.end)
-        for nth in range(_MOST_STEPS if earlier is not None else 0):
-            if behind.mnemonic == "s_branch" and behind.target in code.index:
-                behind = code.at(behind.target)
-            if nth and behind.text.startswith("s_or_b64 exec, exec,"):
-                return True
-            following = _behind_step(code, earlier, behind)
-            if following is None:
-                return False
-            behind = following
-    return False
+    if not _restores(inst) or _restores(code.at(inst.end)):
+        return False
+    earlier = step(code, maker(code, inst.pc, inst.operands[2]))
+    todo, seen = [inst.end], set[int]()
+    while todo:
+        pc = todo.pop()
+        if earlier is None or pc not in code.index:
+            return False
+        compare = code.at(pc)
+        if pc in seen or _restores(compare):
+            continue
+        seen.add(pc)
+        if compare.mnemonic == "s_branch":
+            todo += code.successors[pc]
+            continue
+        later = step(code, code.at(compare.end))
+        if later is None or not compare.mnemonic.startswith("v_cmp") or not earlier.holds(later):
+            return False
+        todo += _ends(code, later.save)
+    return bool(seen)
 
 
-def _behind_step(
-    code: KernelCode, earlier: Step | None, compare: Instruction
-) -> Instruction | None:
-    """What follows a later step that begins with a comparison, behind where its mask ends."""
-    save = code.at(compare.end)
-    later, branch = step(code, save), code.at(save.end)
-    if earlier is None or later is None or not earlier.holds(later):
-        return None
-    if not compare.mnemonic.startswith("v_cmp") or branch.mnemonic not in _IS_TAKEN:
-        return None
-    end = branch.end if _IS_TAKEN[branch.mnemonic] else branch.target
-    if end not in code.index:
-        return None
-    join = code.at(end)
-    if join.text == f"s_or_b64 exec, exec, {save.operands[0]}":
-        return code.at(join.end)
-    return join if join.mnemonic == "s_branch" and _IS_TAKEN[branch.mnemonic] else None
+def _restores(inst: Instruction) -> bool:
+    return inst.text.startswith("s_or_b64 exec, exec,")
+
+
+def _ends(code: KernelCode, save: Instruction) -> list[int]:
+    """Addresses behind those that restore what an instruction saved, on all paths."""
+    found: list[int] = []
+    seen, todo = set[int](), list(code.successors[save.pc])
+    while todo:
+        pc = todo.pop()
+        if pc in seen:
+            continue
+        seen.add(pc)
+        inst = code.at(pc)
+        if _restores(inst) and inst.operands[2] == save.operands[0]:
+            found.append(inst.end)
+        else:
+            todo += code.successors[pc]
+    return found
 
 
 def first_steps(code: KernelCode) -> Taken:
@@ -138,11 +147,15 @@ def _bound(code: KernelCode, pc: int, operand: str) -> frozenset[tuple[bool, int
 
 
 def _argument(code: KernelCode, load: Instruction, register: int) -> int | None:
-    """The offset of what is loaded of the kernel's arguments, whose address a wave begins with."""
+    """The offset of what is loaded of the kernel's arguments."""
     if not load.mnemonic.startswith("s_load_dword") or not _NUMBER.fullmatch(load.operands[2]):
         return None
     loaded = sorted(regs.registers(load.operands[0]))
-    if any(sources(code, load.pc, one) for one in regs.registers(load.operands[1])):
+    begun = {
+        (frozenset(sources(code, load.pc, one)), frozenset(initial(code, load.pc, one)))
+        for one in regs.registers(load.operands[1])
+    }
+    if begun != {(frozenset[int](), frozenset({one})) for one in _KERNARG}:
         return None
     nth = loaded.index(register) if register in loaded else 0 if len(loaded) == 1 else None
     return None if nth is None else int(load.operands[2], 0) + 4 * nth

@@ -9,7 +9,17 @@ from benchmarks.checker_mutation.kernel import KernelCode
 
 def sources(code: KernelCode, pc: int, register: int) -> set[int]:
     """Where the value that `register` has at `pc` is made; copies are followed."""
+    return _traced(code, pc, register)[0]
+
+
+def initial(code: KernelCode, pc: int, register: int) -> set[int]:
+    """The registers of a wave that begins whose value `register` may have at `pc`."""
+    return _traced(code, pc, register)[1]
+
+
+def _traced(code: KernelCode, pc: int, register: int) -> tuple[set[int], set[int]]:
     found: set[int] = set()
+    begun = {register} if pc == code.entry else set[int]()
     seen: set[tuple[int, int]] = set()
     todo = [(before, register) for before in code.predecessors[pc] if before in code.reachable]
     while todo:
@@ -24,8 +34,10 @@ def sources(code: KernelCode, pc: int, register: int) -> set[int]:
                 found.add(at)
                 continue
             wanted = copied
+        if at == code.entry:
+            begun.add(wanted)
         todo += [(before, wanted) for before in code.predecessors[at] if before in code.reachable]
-    return found
+    return found, begun
 
 
 def _copied_from(inst: Instruction, register: int) -> int | None:
