@@ -18,6 +18,11 @@ _FIRST_PAGE = (
     "the end, or the wave would not be here, so that the wave has waited to tell whether there is "
     "such a page"
 )
+_LATER_TURN = (
+    "no wave comes here: this hides keys of a later turn, which are 128 behind the first ones at "
+    "least, and less than 16 of these are seen by no query; where more are, they are new ones, "
+    "which other code attends to"
+)
 _KERNEL = "attn_decode_bf16_d128_q16"
 
 ARGUMENTS: tuple[Stated, ...] = (
@@ -79,5 +84,27 @@ ARGUMENTS: tuple[Stated, ...] = (
           v_max_i32 v, 0, v
         """,
         sites=3,
+    ),
+    # Keys of V that no query sees: of first turns, of later ones, of what is appended.
+    Stated(
+        *(_KERNEL, ("wait deleted", "wait weakened"), _LATER_TURN),
+        """
+          v_cmp_lt_i32 vcc, #, v
+        > s_waitcnt vmcnt(#)
+          s_nop 0
+          v_cndmask_b32 v, v, 0, vcc
+          v_cndmask_b32 v, v, 0, vcc
+        """,
+        sites=22,
+        which=(7, 8, 9, 10, 11, 12, 13),
+    ),
+    Stated(
+        *(_KERNEL, ("wait deleted", "wait weakened"), _LATER_TURN),
+        """
+          v_cmp_lt_i32 vcc, 3, v
+          v_add_u32 v, -16, v
+        > s_waitcnt vmcnt(24)
+          v_cndmask_b32 v, v, 0, vcc
+        """,
     ),
 )
