@@ -40,6 +40,7 @@ class _Launch:
     nan: bool = False  # in the last heads of q, k and the cache, behind the columns of those before
     floats: bool = False  # results of float32, as for a merge with other keys
     unseen: bool = False  # every key, though there are some, which are appended
+    sunk: bool = False  # sinks of which some are none
 
 
 class _NanBehind(DecodeCase):
@@ -60,6 +61,16 @@ class _Unseen(DecodeCase):
         """As of others, but for what is left out."""
         made = super().inputs(seed)
         made["cache_leftpad"][:] = self.problem.seqlen_kv
+        return made
+
+
+class _Sunk(DecodeCase):
+    """With sinks of which every second one is minus infinity."""
+
+    def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
+        """As of others, but for the sinks."""
+        made = super().inputs(seed)
+        made["sinks"][1::2] = -np.inf
         return made
 
 
@@ -109,7 +120,10 @@ def _case(launch: _Launch, kernel: KernelSpec, props: DeviceProps) -> Case:
         **{"kv_dtype": kernel.params["kv_dtype"], **launch.options},
     }
     problem = DecodeProblem(*launch.sizes, **options)
-    kinds = {_NanBehind: launch.nan, _Large: launch.large, _Unseen: launch.unseen}
+    kinds = {
+        **{_NanBehind: launch.nan, _Large: launch.large},
+        **{_Unseen: launch.unseen, _Sunk: launch.sunk},
+    }
     kind = next((kind for kind, is_given in kinds.items() if is_given), DecodeCase)
     case = kind(problem, "", kernel.name, launch.lengths)
     counted = _OLDER << _GENERATION_BIT | 1 if stale else 0
@@ -118,6 +132,7 @@ def _case(launch: _Launch, kernel: KernelSpec, props: DeviceProps) -> Case:
         made = _of_floats(made, kernel)
     name = f"{made.name}{f' on {cus} CUs' * bool(cus)}{' stale' * stale}{' NaN' * launch.nan}"
     name += " large" * launch.large + " floats" * launch.floats + " unseen" * launch.unseen
+    name += " sunk" * launch.sunk
     return dataclasses.replace(made, name=name)
 
 
@@ -315,6 +330,10 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
         *(
             _Launch((3, 1, two - 5, 2, 1, columns), options={**seen, **kind}, cus=2, large=True)
             for kind in ({}, {"num_splits": 2})
+        ),
+        *(
+            _Launch((2, 1, two, 4, 2, columns), options={"sinks": True, **parts}, sunk=True)
+            for parts in ({"num_splits": 1}, {"num_splits": 2})
         ),
         # What is appended, of which no query sees the first keys; by one of two tiles of rows.
         *(
