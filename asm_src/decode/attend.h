@@ -28,9 +28,6 @@ inline constexpr float kTop = S::kElement == Element::kBf16 ? 8 : 7;
 
 template <class S>
 struct Rows {
-  // Several tiles have no registers for `top` in the loop: weights are 1 at their reference, which
-  // is that far below the greatest score.
-  static constexpr bool kOfOne = S::kTiles == 1;
   bf16x8 q[S::kTiles][S::kKSteps];
   f32x4 o[S::kTiles][S::kProducts];  // O^T: row 4 g + j of a product's columns, query row r
   // Weights are 2^(top + rate * (score - reference)); the sum is of the lane's keys.
@@ -125,12 +122,11 @@ struct Rows {
         for (int i = n == 0 ? 2 : 0; i < 4; ++i) most = v_max_f32(most, p[n][i]);
       // By any reference that is not far from the greatest results are the same to rounding: that
       // of a row, which its lanes have in common, is found anew only where it is too small.
-      const float room = kOfOne ? v_max_f32(top, 0) : v_max_f32(2 * top, top);
+      const float room = v_max_f32(top, 0);
       if (any_lane((most - reference[t]) * rate > room)) {
         most = max_over_groups(most);
         const float before = reference[t];
-        const float fresh = kOfOne ? most : most - top * v_rcp_f32(rate);
-        reference[t] = (most - before) * rate > room ? fresh : before;
+        reference[t] = (most - before) * rate > room ? most : before;
         float by = (before - base_of(reference[t])) * rate;
         // In two steps where the exponential would flush what its product with O need not.
         if (__builtin_expect(any_lane(by < kLeastExponent && by > -kInf), false)) {
@@ -146,10 +142,7 @@ struct Rows {
       const float base = -base_of(reference[t]);
       bf16x4 weights[S::kKeyTiles];
       unroll<S::kKeyTiles>([&]<int n>() {
-        if constexpr (kOfOne)
-          p[n] = __builtin_elementwise_fma(p[n] + base, f32x4{} + rate, f32x4{} + top);
-        else
-          p[n] = (p[n] + base) * rate;
+        p[n] = __builtin_elementwise_fma(p[n] + base, f32x4{} + rate, f32x4{} + top);
         for (int i = 0; i < 4; ++i) {
           p[n][i] = v_exp_f32(p[n][i]);
           sum[t] += p[n][i];

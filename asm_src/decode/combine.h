@@ -100,7 +100,7 @@ class Combine {
         if (kOverflows && t == 0 && p == 0) votes = *(const Local<u32x4>*)&lds.votes;
         if (has_columns<p>()) {
           Sums sums = over_waves();
-          if constexpr (Rows<S>::kOfOne) sums.sum *= unit;
+          sums.sum *= unit;
           if (parts_ == 1)
             finish<p>(sums, t);
           else
