@@ -40,6 +40,7 @@ _ANY = ("any", 16, 1, 1, 1, 4, 1)  # any alignment, element by element
 ELEMENTS = {"bf16": "kBf16", "fp16": "kF16"}
 _MATRIX, _LINE = 16, 64
 _ALONE = (None, "silu", "gelu_tanh", "gelu")
+OUT_DTYPES = ["float32", "bfloat16", "float16"]
 ACTIVATIONS = [*_ALONE, *(f"{name}_and_mul" for name in _ALONE if name)]
 
 _XCDS = 8  # of the grid: tiles of n that workgroups go round robin over
@@ -59,6 +60,26 @@ def gemm_members() -> Iterator[dict[str, Any]]:
                 yield _member(arch.name, dtype, *member)
 
 
+def of_product(
+    arch: str, dtype: str, name_of_tile: str, header: str, struct: str, defines: dict[str, Any]
+) -> dict[str, Any]:
+    """What members for few rows and for many have in common; `defines`: besides the arguments'."""
+    defines = {**defines, **preload.defines(header, struct)}
+    return {
+        "name": f"gemm_nt_{dtype}_{name_of_tile}",
+        "header": header,
+        "struct": struct,
+        "toolchain": LLVM22,
+        "toolchain_reason": "neither LLVM 21 nor 22 spills; the order of the loop is the source's",
+        "op": "gemm_nt",
+        "dtype": dtype,
+        "archs": (arch,),
+        "tile": ("m", "n"),
+        "defines": tuple(f"{key}={value}" for key, value in defines.items()),
+        "flags": preload.FLAGS,
+    }
+
+
 def _member(
     arch: str,
     dtype: str,
@@ -71,7 +92,6 @@ def _member(
     depth: int,
 ) -> dict[str, Any]:
     any_alignment = name_of_tile == "any"
-    name = f"gemm_nt_{dtype}_{name_of_tile}"
     defines = {
         "TILE": tile,
         "TILES_M": tiles_m,
@@ -82,32 +102,23 @@ def _member(
         "ELEMENT": ELEMENTS[dtype],
         "LAST": 4 * tiles_m * tiles_n - 1,
         "MAINLOOP": "ElementMainloop" if any_alignment else "Mainloop",
-        **preload.defines(_HEADER, _STRUCT),
     }
     return {
-        "name": name,
+        **of_product(arch, dtype, name_of_tile, _HEADER, _STRUCT, defines),
         "source": "kernels/gemm_nt.hip",
-        "header": _HEADER,
-        "struct": _STRUCT,
-        "toolchain": LLVM22,
-        "toolchain_reason": "neither LLVM 21 nor 22 spills; the order of the loop is the source's",
-        "op": "gemm_nt",
-        "dtype": dtype,
-        "archs": (arch,),
         "params": {
             "mfma": tile,
             "step": max(_LINE, 512 // tile),
             "waves_k": waves_k,
             "steps_in_flight": depth,
         },
-        "tile": ("m", "n"),
         "grid": GRID,
         "accepts": {
             "pointer_align_bytes": 2 if any_alignment else 4,
             "stride_multiple": 1 if any_alignment else 2,
             "row_stride": [-(2**31), 2**31 - 1] if any_alignment else [0, MAX_ALIGNED_STRIDE],
             "k_multiple": 1 if any_alignment else 8,
-            "out_dtype": ["float32", "bfloat16", "float16"],
+            "out_dtype": OUT_DTYPES,
             "activation": [one for one in ACTIVATIONS if tile == _MATRIX or one in _ALONE],
             "max_m": MAX_GRID_YZ * tile * tiles_m * waves_m,
             "max_n": MAX_GRID_YZ * _XCDS * tile * tiles_n,
@@ -115,6 +126,4 @@ def _member(
             "max_splits": _MAX_SPLITS,
         },
         "names_acc": not any_alignment,
-        "defines": tuple(f"{key}={value}" for key, value in defines.items()),
-        "flags": preload.FLAGS,
     }

@@ -7,9 +7,13 @@ from typing import Any
 
 from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.ops.gemm.tile_cost import GRID
-from build_scripts import preload
-from build_scripts.gemm_members import ACTIVATIONS, ELEMENTS, MAX_ALIGNED_STRIDE
-from build_scripts.toolchain import LLVM22
+from build_scripts.gemm_members import (
+    ACTIVATIONS,
+    ELEMENTS,
+    MAX_ALIGNED_STRIDE,
+    OUT_DTYPES,
+    of_product,
+)
 
 # Fragments of 32 x 32 of a wave along m and n; stages of the LDS where loads go straight to it;
 # workgroups that a CU shall hold.
@@ -49,27 +53,18 @@ def _member(
         "WAVES": of_cu,
         "ELEMENT": ELEMENTS[dtype],
         "LAST": 16 * tiles_m * tiles_n - 1,
-        **preload.defines(_HEADER, _STRUCT),
     }
     return {
-        "name": f"gemm_nt_{dtype}_{name}",
+        **of_product(arch, dtype, name, _HEADER, _STRUCT, defines),
         "source": "kernels/gemm_tiles.hip",
-        "header": _HEADER,
-        "struct": _STRUCT,
-        "toolchain": LLVM22,
-        "toolchain_reason": "neither LLVM 21 nor 22 spills; the order of the loop is the source's",
-        "op": "gemm_nt",
-        "dtype": dtype,
-        "archs": (arch,),
         "params": {"mfma": _FRAGMENT, "step": _STEP, "waves_k": 1, "steps_in_flight": stages},
-        "tile": ("m", "n"),
         "grid": GRID,
         "accepts": {
             "pointer_align_bytes": 4,
             "stride_multiple": 2,
             "row_stride": [0, MAX_ALIGNED_STRIDE],
             "k_multiple": 8,
-            "out_dtype": ["float32", "bfloat16", "float16"],
+            "out_dtype": OUT_DTYPES,
             "activation": ACTIVATIONS,
             "max_m": _MAX_ROWS,
             "max_n": _MAX_ROWS,
@@ -77,6 +72,4 @@ def _member(
             "max_splits": 1,
         },
         "names_acc": True,
-        "defines": tuple(f"{key}={value}" for key, value in defines.items()),
-        "flags": preload.FLAGS,
     }
