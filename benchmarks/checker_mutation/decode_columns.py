@@ -13,7 +13,7 @@ from benchmarks.checker_mutation import registers as regs
 from benchmarks.checker_mutation.code import Instruction
 from benchmarks.checker_mutation.kernel import KernelCode
 from benchmarks.checker_mutation.makers import initial, sources
-from benchmarks.checker_mutation.masks import maker
+from benchmarks.checker_mutation.masks import compared, maker
 from benchmarks.checker_mutation.uniform import Taken
 
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
@@ -51,12 +51,10 @@ def step(code: KernelCode, save: Instruction | None) -> Step | None:
     """The step that `s_and_saveexec_b64 mask, vcc` masks, if it does."""
     if save is None or save.mnemonic != "s_and_saveexec_b64":
         return None
-    compare = maker(code, save.pc, save.operands[1])
-    if compare is None or not compare.mnemonic.startswith(("v_cmp_gt_i32", "v_cmp_lt_i32")):
+    found = compared(code, save, "v_cmp_gt_i32", "v_cmp_lt_i32")
+    if found is None:
         return None
-    bound, column = compare.operands[1:]
-    if compare.mnemonic.startswith("v_cmp_lt_i32"):
-        bound, column = column, bound
+    compare, bound, column = found
     if not column.startswith("v") or not regs.registers(bound):
         return None
     first, number = sources(code, compare.pc, min(regs.registers(column))), 0

@@ -10,7 +10,7 @@ from benchmarks.checker_mutation.decode_columns import is_nested
 from benchmarks.checker_mutation.generate import Mutant
 from benchmarks.checker_mutation.kernel import KernelCode
 from benchmarks.checker_mutation.makers import sources
-from benchmarks.checker_mutation.masks import maker, shrinks
+from benchmarks.checker_mutation.masks import compared, shrinks
 
 _UPPER_HALF = (
     "the mask has every lane that is there: the columns of this step are in the upper half of what "
@@ -37,12 +37,10 @@ def argument(kernel: str, code: KernelCode, mutant: Mutant) -> str:
 
 def _is_in_the_upper_half(code: KernelCode, inst: Instruction, columns: int) -> bool:
     """`half <= (column | constant)` for all lanes, of half a number of columns."""
-    compare = maker(code, inst.pc, inst.operands[1])
-    if compare is None or not compare.mnemonic.startswith(("v_cmp_le_i32", "v_cmp_ge_i32")):
+    found = compared(code, inst, "v_cmp_le_i32", "v_cmp_ge_i32")
+    if found is None:
         return False
-    half, column = compare.operands[1:]
-    if compare.mnemonic.startswith("v_cmp_ge_i32"):
-        half, column = column, half
+    compare, half, column = found
     halved = [code.at(pc) for pc in _makers(code, compare.pc, half)]
     placed = [code.at(pc) for pc in _makers(code, compare.pc, column)]
     return (

@@ -21,6 +21,22 @@ def maker(code: KernelCode, pc: int, operand: str) -> Instruction | None:
     return code.at(makers.pop()) if len(registers) == 2 and len(makers) == 1 else None
 
 
+def compared(
+    code: KernelCode, mask: Instruction, straight: str, mirrored: str
+) -> tuple[Instruction, str, str] | None:
+    """The comparison that made the second operand of an instruction, and what it compares.
+
+    Its operands are in the order of `straight`, whichever of the two it is.
+    """
+    compare = maker(code, mask.pc, mask.operands[1])
+    if compare is None or not compare.mnemonic.startswith((straight, mirrored)):
+        return None
+    first, second = compare.operands[1:]
+    if compare.mnemonic.startswith(mirrored):
+        first, second = second, first
+    return compare, first, second
+
+
 def restored_at_once(code: KernelCode, inst: Instruction) -> bool:
     """Whether the s_or_b64 behind this one restores all that EXEC and the mask here can have.
 
