@@ -20,7 +20,7 @@ struct TileShape {
   static constexpr int kStep = 64, kRowBytes = 2 * kStep, kParts = 4;
   static constexpr int kOperands = 8 / Here::kOperandElements;  // of 16 bytes a lane
 
-  // Loads of a step, 1 KiB each: 8 rows. A wave has the same number of rows of A and of B.
+  // Loads of a step, 1 KiB each: 8 rows. Each wave has a quarter of the rows of A and of B.
   static constexpr int kBlockRows = 8, kBlockBytes = kBlockRows * kRowBytes;
   static constexpr int kLoadsA = kRowsM / kWaves / kBlockRows;
   static constexpr int kLoadsB = kRowsN / kWaves / kBlockRows, kLoads = kLoadsA + kLoadsB;
