@@ -8,8 +8,6 @@ from pathlib import Path
 from amdattn import native_libraries
 from amdattn.errors import ManifestError
 
-# Behind the name of a code object that is compressed by LZMA, as wheels have them.
-PACKED_SUFFIX = ".xz"
 KERNEL_DIR_VARIABLE = "AMDATTN_KERNEL_DIR"
 _PACKAGE = Path(__file__).resolve().parent
 

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 from amdattn import paths
 from amdattn.arch.props import KNOWN_DEVICES, DeviceProps
+from amdattn.device import packs
 from amdattn.device.manifest_schema import MAX_CODE_OBJECT_BYTES, read
 from amdattn.dtypes import as_dtype
 from amdattn.errors import CorruptKernel, ManifestError, UnsupportedDeviceError
-from amdattn.user_files import read_bytes
 
 T = TypeVar("T", covariant=True)
 
@@ -130,7 +130,7 @@ class KernelSpec:
     def read_code_object(self) -> bytes:
         """The code object's bytes, verified against the recorded sha256.
 
-        A wheel has it compressed, named `path` and .xz; a checkout as it is.
+        A checkout has it in a file, a wheel in a pack (`amdattn.device.packs`).
 
         Raises
         ------
@@ -139,8 +139,7 @@ class KernelSpec:
         """
         most = self.nbytes or MAX_CODE_OBJECT_BYTES
         try:
-            exists = os.path.exists(self.path)
-            image = read_bytes(self.path, most) if exists else _unpacked(self.path, most)
+            image = packs.read(self.path, most)
         except (OSError, ValueError, MemoryError) as error:
             raise CorruptKernel(
                 f"kernel {self.name}: cannot read {self.path}: {str(error) or type(error).__name__}"
@@ -153,33 +152,6 @@ class KernelSpec:
             )
         return image
 
-
-def _unpacked(path: Path, most: int) -> bytes:
-    """What `build_scripts.packed_objects` compressed, of at most so many bytes.
-
-    Raises OSError or ValueError: nothing is known of it yet.
-    """
-    packed = path.with_name(path.name + paths.PACKED_SUFFIX)
-    if not os.path.exists(packed):
-        raise FileNotFoundError(f"there is neither {path.name} nor {packed.name}")
-    try:
-        import lzma  # a Python may have been built without it; a checkout does not need it
-
-        unpacking = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_UNPACKING_BYTES)
-        image = unpacking.decompress(read_bytes(packed, most + _PACKED_MORE), most + 1)
-    except ImportError:
-        raise OSError(f"{packed.name} needs the module lzma, which this Python lacks") from None
-    except (lzma.LZMAError, EOFError) as error:
-        raise OSError(f"{packed.name}: {error}") from None
-    if len(image) > most:
-        raise ValueError(f"{packed.name}: unpacks to more than {most} bytes")
-    if not unpacking.eof:
-        raise OSError(f"{packed.name}: Compressed data ended before the end-of-stream marker")
-    return image
-
-
-# Of the memory that unpacking takes, and of what packing may add.
-_UNPACKING_BYTES, _PACKED_MORE = 64 * 2**20, 2**15
 
 _FORMER_NAMES = {
     "head_dim": ("params", "head_dim"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -13,11 +14,10 @@ import pytest
 from setuptools import Distribution, find_packages
 from setuptools.command.build_py import build_py
 
-from amdattn.device import manifest
+from amdattn.device import manifest, packs
 from amdattn.device.virtual_library import library_path
 from amdattn.device.x86_level import LEVELS
-from amdattn.errors import CorruptKernel
-from build_scripts.packed_objects import copy_packed, is_packed, packed
+from build_scripts.packed_objects import PACK_BYTES, copy_packed
 from tests.support.paths import ROOT
 
 if sys.version_info >= (3, 11):
@@ -86,43 +86,63 @@ def test_the_source_distribution_has_what_tests_import() -> None:
     assert not excluded
 
 
-def test_the_wheel_has_no_more_than_eight_megabytes(modules: dict[Path, str]) -> None:
+@pytest.fixture(scope="module")
+def kernels_of_the_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """hsaco/ as a wheel has it."""
+    folder = tmp_path_factory.mktemp("wheel") / "hsaco"
+    copy_packed(ROOT / "hsaco", folder)
+    return folder
+
+
+def test_the_wheel_has_no_more_than_eight_megabytes(
+    modules: dict[Path, str], kernels_of_the_wheel: Path
+) -> None:
     """As its files compress, with the virtual device for every level of x86-64."""
     library = library_path()
-    files = [*modules, *(ROOT / "hsaco").rglob("*"), *(ROOT / "asm_src" / "args").rglob("*")]
+    files = [*modules, *kernels_of_the_wheel.rglob("*"), *(ROOT / "asm_src" / "args").rglob("*")]
     files += [library] * len(LEVELS)
-    nbytes = sum(size_in_wheel(file) for file in files if file.is_file())
+    nbytes = sum(len(zlib.compress(x.read_bytes(), 6)) for x in files if x.is_file())
     assert 2e6 < nbytes < 8e6
 
 
-def size_in_wheel(file: Path) -> int:
-    image = file.read_bytes()
-    return len(packed(image)) if is_packed(file) else len(zlib.compress(image, 6))
-
-
-def test_code_objects_of_the_wheel_are_those_of_the_manifest(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_wheel_has_every_code_object_as_it_is(
+    kernels_of_the_wheel: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Compressed, they are read as they were; what is cut off or missing is told apart."""
-    some = tmp_path / "some"
-    for row in manifest.kernels()[::60]:
-        (some / row.path.parent.name).mkdir(parents=True, exist_ok=True)
-        (some / row.path.parent.name / row.path.name).write_bytes(row.path.read_bytes())
-    shutil.copy2(ROOT / "hsaco" / "manifest.json", some)
-    shutil.copytree(ROOT / "hsaco" / "micro", some / "micro")
-    copy_packed(some, tmp_path / "wheel")
-    assert not list((tmp_path / "wheel").glob("gfx*/*.hsaco"))
-    assert list((tmp_path / "wheel").glob("micro/*.hsaco"))
-    monkeypatch.setenv("AMDATTN_KERNEL_DIR", str(tmp_path / "wheel"))
-    for row in manifest.kernels()[::60]:
-        assert row.read_code_object()
-    file = row.path.with_name(f"{row.path.name}.xz")
-    file.write_bytes(file.read_bytes()[:-40])
-    with pytest.raises(CorruptKernel, match=r"\.xz: Compressed data ended"):
-        row.read_code_object()
-    file.unlink()
-    with pytest.raises(CorruptKernel, match="there is neither"):
-        row.read_code_object()
+    plain = {row.path: row.path.read_bytes() for row in manifest.kernels()}
+    monkeypatch.setenv("AMDATTN_KERNEL_DIR", str(kernels_of_the_wheel))
+    rows = sorted(manifest.kernels(), key=lambda row: row.path)
+    assert [row.read_code_object() for row in rows] == [plain[path] for path in sorted(plain)]
+    left = {path.relative_to(kernels_of_the_wheel) for path in all_objects(kernels_of_the_wheel)}
+    assert left == {path.relative_to(ROOT / "hsaco") for path in all_objects(ROOT / "hsaco/micro")}
+
+
+def all_objects(folder: Path) -> list[Path]:
+    return list(folder.rglob("*.hsaco"))
+
+
+def test_packs_name_every_object_once_and_are_short(kernels_of_the_wheel: Path) -> None:
+    for folder in {row.path.parent.name for row in manifest.kernels()}:
+        index = json.loads((kernels_of_the_wheel / folder / packs.INDEX).read_text())
+        named = [name for sizes in index.values() for name in sizes]
+        assert sorted(named) == sorted(path.name for path in all_objects(ROOT / "hsaco" / folder))
+        beside = {path.name for path in (kernels_of_the_wheel / folder).iterdir()}
+        assert beside == {packs.INDEX, *index}
+        assert max(sum(sizes.values()) for sizes in index.values()) <= PACK_BYTES
+
+
+def test_packs_are_the_same_bytes_every_time(tmp_path: Path) -> None:
+    some = tmp_path / "some" / "gfx942"
+    some.mkdir(parents=True)
+    for path in sorted(all_objects(ROOT / "hsaco" / "gfx942"))[::8]:
+        shutil.copy2(path, some)
+    for copy in ("first", "second"):
+        copy_packed(tmp_path / "some", tmp_path / copy)
+        for path in some.iterdir():
+            os.utime(path, (0, 0))
+    names = {path.relative_to(tmp_path / "first") for path in (tmp_path / "first").rglob("*.*")}
+    assert len(names) >= 3  # an index and two packs
+    for name in names:
+        assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
 
 
 def test_a_python_without_lzma_packs_nothing(

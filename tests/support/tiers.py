@@ -39,7 +39,7 @@ FAST = {
         "surface_suppressions",
     ),
     "cli": ("cli_usage", "command_tables", "listed_options", "what_runs"),
-    "device": ("binding_answers", "device_query", "kernel_rows", "manifest_schema"),
+    "device": ("binding_answers", "device_query", "kernel_rows", "manifest_schema", "packs"),
     "docs": ("documented_commands", "pages", "refused"),
     "kernels": ("schedules",),
     "op": ("validation", "workspace"),

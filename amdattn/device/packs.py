@@ -1,0 +1,93 @@
+"""Code objects of a folder: each a file in a checkout, several in a pack in a wheel.
+
+Objects of one kind are near copies of each other: compressed together they take half of what they
+take one by one. A folder of packs has an index, packs.json, which gives for every pack the names of
+its objects and their bytes, in order; a pack is the objects one after the other, compressed by
+LZMA. `build_scripts.packed_objects` makes both.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from amdattn.user_files import read_bytes, read_json
+
+INDEX, SUFFIX = "packs.json", ".xz"
+# Of all objects of a pack, of the memory that unpacking takes, and of what packing may add.
+_MOST_BYTES, _UNPACKING_BYTES, _PACKED_MORE = 16 * 2**20, 64 * 2**20, 2**15
+# Kernels that are loaded one after the other are mostly of one pack, or of two.
+_PACKS_KEPT = 2
+
+
+class _Place(NamedTuple):
+    """Where an object is: from a byte of an unpacked pack on."""
+
+    pack: Path
+    pack_bytes: int
+    start: int
+    nbytes: int
+
+
+def read(path: Path, most: int) -> bytes:
+    """The code object of this name, of at most so many bytes.
+
+    Raises OSError or ValueError, which name the file that is not what it should be.
+    """
+    if os.path.exists(path):
+        return read_bytes(path, most)
+    index = path.with_name(INDEX)
+    if not os.path.exists(index):
+        raise FileNotFoundError(f"there is neither {path.name} nor {INDEX}")
+    place = _places(index).get(path.name)
+    if place is None:
+        raise FileNotFoundError(f"there is no {path.name}, and {INDEX} has none")
+    if place.nbytes > most:
+        raise ValueError(f"{INDEX}: {path.name} has {place.nbytes} bytes, more than {most}")
+    return _unpacked(place.pack, place.pack_bytes)[place.start : place.start + place.nbytes]
+
+
+@functools.lru_cache(maxsize=4)
+def _places(index: Path) -> dict[str, _Place]:
+    """Of every object that an index names."""
+    document = read_json(index)
+    if not isinstance(document, dict):
+        raise ValueError(f"{index}: is no object of packs")
+    found = {}
+    for pack, sizes in document.items():
+        if pack != os.path.basename(pack) or not pack.endswith(SUFFIX):
+            raise ValueError(f"{index}: {pack!r} is not the name of a pack in its folder")
+        if not isinstance(sizes, dict) or not all(
+            type(nbytes) is int and 0 < nbytes <= _MOST_BYTES for nbytes in sizes.values()
+        ):
+            raise ValueError(f"{index}: {pack} is not an object of names and bytes")
+        start, pack_bytes = 0, sum(sizes.values())
+        if pack_bytes > _MOST_BYTES:
+            raise ValueError(f"{index}: {pack} has more than {_MOST_BYTES} bytes")
+        for name, nbytes in sizes.items():
+            found[name] = _Place(index.with_name(pack), pack_bytes, start, nbytes)
+            start += nbytes
+    return found
+
+
+@functools.lru_cache(maxsize=_PACKS_KEPT)
+def _unpacked(pack: Path, nbytes: int) -> bytes:
+    """All objects of a pack, which has exactly so many bytes."""
+    try:
+        import lzma  # a Python may have been built without it; a checkout does not need it
+
+        unpacking = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_UNPACKING_BYTES)
+        content = unpacking.decompress(read_bytes(pack, nbytes + _PACKED_MORE), nbytes + 1)
+    except ImportError:
+        raise OSError(f"{pack.name} needs the module lzma, which this Python lacks") from None
+    except (lzma.LZMAError, EOFError) as error:
+        raise OSError(f"{pack.name}: {error}") from None
+    if len(content) > nbytes:
+        raise ValueError(f"{pack.name}: unpacks to more than {nbytes} bytes")
+    if not unpacking.eof:
+        raise OSError(f"{pack.name}: Compressed data ended before the end-of-stream marker")
+    if len(content) < nbytes:
+        raise ValueError(f"{pack.name}: unpacks to {len(content)} bytes, not {nbytes}")
+    return content
