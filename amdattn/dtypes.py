@@ -45,6 +45,8 @@ _ALL = (
     DType("float64", "fp64", 8, (2, 64)),
     DType("float8_e4m3fn", "e4m3fn", 1, (10, 8)),
     DType("float8_e4m3fnuz", "e4m3fnuz", 1, (11, 8)),
+    DType("float8_e5m2", "e5m2", 1, (12, 8)),
+    DType("float8_e5m2fnuz", "e5m2fnuz", 1, (13, 8)),
     DType("int8", "i8", 1, (0, 8)),
     DType("int16", "i16", 2, (0, 16)),
     DType("int32", "i32", 4, (0, 32)),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from amdattn.arch.architectures import ARCHITECTURES
+from amdattn.arch.architectures import ARCHITECTURES, Architecture
+from amdattn.ops.gemm.problem import SCALES
 from amdattn.ops.gemm.tile_cost import GRID
 from build_scripts.gemm_members import (
     ACTIVATIONS,
@@ -23,21 +24,22 @@ _TILES = (
     ("t128x128", 2, 2, 2, 2),
 )
 _HEADER, _STRUCT = "gemm_tiles.h", "GemmTilesArgs"
-_STEP, _FRAGMENT = 64, 32
+_ROW_BYTES, _FRAGMENT = 128, 32  # of a row, of a step
+# 8-bit types of a and of b by the name of a kernel: what the architecture calls them.
+_OF_8_BITS = ("e4m3", "e4m3_e5m2", "e5m2_e4m3", "e5m2")
 _MAX_ROWS = 2**30  # rows behind the last tile must fit 32 bits, too
 
 
 def gemm_tiles_members() -> Iterator[dict[str, Any]]:
     """Every member."""
     for arch in ARCHITECTURES.values():
-        for dtype in ELEMENTS:
+        for dtype in (*ELEMENTS, *_OF_8_BITS):
             for member in _TILES:
-                yield _member(arch.name, arch.converts_bf16, dtype, *member)
+                yield _member(arch, dtype, *member)
 
 
 def _member(
-    arch: str,
-    direct: bool,
+    arch: Architecture,
     dtype: str,
     name: str,
     tiles_m: int,
@@ -45,31 +47,43 @@ def _member(
     stages: int,
     of_cu: int,
 ) -> dict[str, Any]:
-    stages = stages if direct else 1
+    stages = stages if arch.converts_bf16 else 1
+    of_a, of_b = (dtype.split("_") * 2)[:2]
+    types = {"e4m3": arch.fp8, "e5m2": arch.bf8}
+    is_8_bit = of_a in types
     defines = {
         "TILES_M": tiles_m,
         "TILES_N": tiles_n,
         "STAGES": stages,
         "WAVES": of_cu,
-        "ELEMENT": ELEMENTS[dtype],
+        "ELEMENT": ELEMENTS.get(of_a, f"k{of_a.capitalize()}"),
+        "ELEMENT_B": ELEMENTS.get(of_b, f"k{of_b.capitalize()}"),
         "LAST": 16 * tiles_m * tiles_n - 1,
     }
+    of_8_bits = {"b_dtype": [types[of_b]], "scales": list(SCALES)} if is_8_bit else {}
     return {
-        **of_product(arch, dtype, name, _HEADER, _STRUCT, defines),
+        **of_product(arch.name, dtype, name, _HEADER, _STRUCT, defines),
+        "dtype": types.get(of_a, of_a),
         "source": "kernels/gemm_tiles.hip",
-        "params": {"mfma": _FRAGMENT, "step": _STEP, "waves_k": 1, "steps_in_flight": stages},
+        "params": {
+            "mfma": _FRAGMENT,
+            "step": _ROW_BYTES // (1 if is_8_bit else 2),
+            "waves_k": 1,
+            "steps_in_flight": stages,
+        },
         "grid": GRID,
         "accepts": {
             "pointer_align_bytes": 4,
-            "stride_multiple": 2,
+            "stride_multiple": 4 if is_8_bit else 2,
             "row_stride": [0, MAX_ALIGNED_STRIDE],
-            "k_multiple": 8,
+            "k_multiple": 16 if is_8_bit else 8,
             "out_dtype": OUT_DTYPES,
             "activation": ACTIVATIONS,
             "max_m": _MAX_ROWS,
             "max_n": _MAX_ROWS,
             "max_k": MAX_ALIGNED_STRIDE,
             "max_splits": 1,
+            **of_8_bits,
         },
         "names_acc": True,
     }

@@ -51,7 +51,9 @@ class Architecture:
         Whether an instruction rounds float32 to bfloat16. It does so to nearest even, and kernels
         have no other rounding there.
     fp8 : str
-        The element type of 8 bits with 4 exponent bits that instructions convert.
+        The element type of 8 bits with 4 exponent bits that instructions take.
+    bf8 : str
+        The one with 5 exponent bits.
     """
 
     name: str
@@ -78,6 +80,7 @@ class Architecture:
     open_trans: bool
     converts_bf16: bool
     fp8: str
+    bf8: str
 
 
 ARCHITECTURES = {
@@ -108,6 +111,7 @@ ARCHITECTURES = {
             open_trans=True,
             converts_bf16=False,
             fp8="float8_e4m3fnuz",
+            bf8="float8_e5m2fnuz",
         ),
         Architecture(
             name="gfx950",
@@ -134,6 +138,7 @@ ARCHITECTURES = {
             open_trans=False,
             converts_bf16=True,
             fp8="float8_e4m3fn",
+            bf8="float8_e5m2",
         ),
     )
 }

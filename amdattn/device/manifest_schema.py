@@ -146,7 +146,8 @@ _ACCEPTS: Mapping[str, Rule] = {
         "the least and the greatest of a range of numbers",
     ),
     "round_mode": _WORDS,
-    "out_dtype": _list_of(_DTYPE),
+    **dict.fromkeys(("out_dtype", "b_dtype"), _list_of(_DTYPE)),
+    "scales": _list_of(_NAME),
     "activation": _list_of(_either(Rule(lambda x: x is None, "null"), _NAME)),
     "tile_rows": _list_of(_POSITIVE),
     **dict.fromkeys(

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from amdattn.dtypes import FLOAT32
 from amdattn.jax.rules import Arrays, Axes, Rules, called
 from amdattn.ops import registry
-from amdattn.ops.gemm.problem import ALIGN_BYTES, ELEMENT_BYTES, FACTORS, GemmProblem
+from amdattn.ops.gemm.problem import ALIGN_BYTES, FACTORS, WORD_BYTES, GemmProblem
 
 _ACTIVATIONS = {
     "silu": jax.nn.silu,
@@ -94,7 +94,7 @@ def _gradients(
 def _product(of: GemmProblem, a: jax.Array, b: jax.Array) -> jax.Array:
     """``alpha * a @ b^T``, of the operands' type."""
     (m, k), n = a.shape, b.shape[0]
-    aligned = k * ELEMENT_BYTES % ALIGN_BYTES == 0
+    aligned = k * WORD_BYTES % ALIGN_BYTES == 0
     problem = GemmProblem(m, n, k, of.dtype, alpha=of.alpha, aligned=aligned)
     return called("gemm", problem, "", {"a": a, "b": b})["out"]
 

@@ -6,7 +6,7 @@ from amdattn.arrays.buffers import View, host_empty, upload
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.device import runtime
 
-_COLUMNS = 8
+_COLUMNS = 16
 
 
 def one_row(view: View) -> View:

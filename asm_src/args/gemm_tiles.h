@@ -14,9 +14,13 @@ typedef struct GemmTilesArgs {
   int32_t up_offset;  // rows of b from the gate's to their factors; 0 = not gated
   int32_t window;     // tiles of m that are worked on side by side
   int32_t out_type;   // 0 float32, 1 bfloat16, 2 float16
-  uint64_t bias;      // [rows of b], of the type of a; 0 = none
+  uint64_t bias;      // [rows of b], of the type of a, or of out if a has 8 bits; 0 = none
   uint64_t out;       // [m, n] device address
   int64_t out_stride;
   float alpha;  // out = activation(alpha * a @ b^T + bias)
   int32_t activation;
+  uint64_t scale_a;  // float32, of each row of a, or of all; 0 = none. For 8 bits, as scale_b
+  uint64_t scale_b;
+  int32_t scale_a_step;  // from the scale of a row to the next one's; 0 = there is one
+  int32_t scale_b_step;
 } GemmTilesArgs;

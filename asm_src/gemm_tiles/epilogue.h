@@ -1,9 +1,10 @@
-// From sums to the result: alpha, bias, activation, its factors and rounding. Sums go through the
+// From sums to the result: scales, alpha, bias, activation, its factors and rounding. Sums go through the
 // wave's own part of the LDS, 32 rows at a time, so that a lane stores eight neighbours of a row.
 #pragma once
 #include "gemm/activation.h"
 #include "gemm_tiles/loop.h"
 #include "gemm_tiles/place.h"
+#include "isa/ds.h"
 #include "isa/ordered_acc.h"
 #include "tile/round.h"
 // clang-format off
@@ -14,7 +15,9 @@ enum OutType { kFloat32, kBfloat16, kFloat16 };
 
 template <class S>
 class TileEpilogue {
-  static constexpr OutType kOwn = S::kElement == Element::kBf16 ? kBfloat16 : kFloat16;
+  static constexpr Element kElement = S::Elements::kResult;
+  static constexpr bool kScales = S::Elements::kIs8Bit;
+  static constexpr OutType kOwn = kElement == Element::kBf16 ? kBfloat16 : kFloat16;
   static constexpr int kEight = 8, kLanesOfRow = S::kN * S::kFragment / kEight;
   static constexpr int kRowsAtOnce = kWaveLanes / kLanesOfRow, kTurns = S::kFragment / kRowsAtOnce;
   // The first four of eight neighbours lie in the first half of a row, the others in the second;
@@ -25,6 +28,8 @@ class TileEpilogue {
   static_assert(S::kWaves * kBytes <= S::kLdsBytes);
   struct Eight {
     f32x4 of[2];
+    // No array that is asked by a number of the run: that one would be in memory.
+    __device__ __forceinline__ f32x4 half(int h) const { return h == 0 ? of[0] : of[1]; }
   };
 
   const GemmTilesArgs& args_;
@@ -34,6 +39,9 @@ class TileEpilogue {
   bool has_results_;  // the others are factors
   bool whole_;        // eight neighbours exist or none, on a boundary of their size
   Eight bias_, bias_of_factors_;
+  // Alpha times the scales of eight rows of B; of the wave's rows of A lane l has those of 64 n + l.
+  Eight scale_, scale_of_factors_;
+  float scale_of_rows_[(S::kM + 1) / 2];
 
  public:
   __device__ __forceinline__ TileEpilogue(const GemmTilesArgs& args, const TilePlace& place,
@@ -52,18 +60,26 @@ class TileEpilogue {
     has_results_ = !gated || eighth % 4 < 2;
     bias_ = bias(column_);
     if (gated) bias_of_factors_ = bias(column_ + args.up_offset);
+    if constexpr (kScales) {
+      scale_ = scales(column_);
+      if (gated) scale_of_factors_ = scales(column_ + args.up_offset);
+      unroll<(S::kM + 1) / 2>([&]<int i>() {
+        const int nth = row_ - row + kWaveLanes * i + lane;
+        scale_of_rows_[i] = scale(args.scale_a, args.scale_a_step, nth, args.m);
+      });
+    }
     const int bytes = args.out_type == kFloat32 ? 4 : 2;
     whole_ = ((uint32_t(args.out) | uint32_t(args.out_stride) * bytes) & 15) == 0 &&
              args.n % kEight == 0;
   }
-  __device__ __forceinline__ void operator()() {
+  __device__ __forceinline__ void operator()(int lane) {
     const bool plain = whole_ && args_.out_type == kOwn && args_.activation == kIdentity;
     ordered::s_nop<16>();
     ordered::s_nop<2>();
     if (plain)
-      store_plain();
+      store_plain(lane);
     else
-      store_any();
+      store_any(lane);
   }
 
  private:
@@ -76,17 +92,51 @@ class TileEpilogue {
   __device__ __forceinline__ Eight bias(int column) const {
     Eight x{};
     if (args_.bias == 0) return x;
-    const auto* from = (const Global<uint16_t>*)args_.bias;
-    const int end = column < args_.up_offset ? args_.up_offset : args_.n + args_.up_offset;
+    const int end = end_of(column);
     for (int i = 0; i < kEight; ++i)
-      if (column + i < end) x.of[i / 4][i % 4] = float_of<S::kElement>(from[column + i]);
+      if (column + i < end) x.of[i / 4][i % 4] = bias_of(column + i);
     return x;
   }
-  __device__ __forceinline__ f32x4 scaled(f32x4 sums, f32x4 bias) const {
-    return __builtin_elementwise_fma(sums, f32x4(args_.alpha), bias);
+  __device__ __forceinline__ float bias_of(int column) const {
+    if (kScales && args_.out_type == kFloat32)
+      return usual(((const Global<float>*)args_.bias)[column]);
+    const uint16_t bits = ((const Global<uint16_t>*)args_.bias)[column];
+    if (kScales && args_.out_type == kFloat16) return float_of<Element::kF16>(bits);
+    return float_of<kElement>(bits);
   }
-  __device__ __forceinline__ f32x4 scaled(uint32_t at, f32x4 bias) const {
-    return scaled(*(const Local<f32x4>*)at, bias);
+  // Behind the rows of B that results, or factors, are of.
+  __device__ __forceinline__ int end_of(int column) const {
+    return column < args_.up_offset ? args_.up_offset : args_.n + args_.up_offset;
+  }
+  __device__ __forceinline__ Eight scales(int column) const {
+    Eight x;
+    for (int i = 0; i < kEight; ++i)
+      x.of[i / 4][i % 4] =
+          args_.alpha * scale(args_.scale_b, args_.scale_b_step, column + i, end_of(column));
+    return x;
+  }
+  // Of rows that do not exist the last one's.
+  static __device__ __forceinline__ float scale(uint64_t from, int step, int row, int end) {
+    if (from == 0) return 1;
+    const uint64_t nth = uint32_t(row < end ? row : end - 1) * uint64_t(step);
+    return usual(((const Global<float>*)from)[nth]);
+  }
+  // NaN of any payload as one that rounding does not wrap.
+  static __device__ __forceinline__ float usual(float x) {
+    return x == x ? x : __builtin_nanf("");
+  }
+  // That of a lane's row in a turn.
+  __device__ __forceinline__ float of_row(int m, int turn, int lane) const {
+    if constexpr (!kScales) return 1;
+    const int nth = m % 2 * S::kFragment + turn * kRowsAtOnce + lane / kLanesOfRow;
+    return ds_bpermute_b32(4 * nth, m < 2 ? scale_of_rows_[0] : scale_of_rows_[S::kM > 2]);
+  }
+  __device__ __forceinline__ f32x4 scaled(f32x4 sums, f32x4 scale, float of_row,
+                                          f32x4 bias) const {
+    if constexpr (kScales)
+      return __builtin_elementwise_fma(sums * scale, f32x4(of_row), bias);
+    else
+      return __builtin_elementwise_fma(sums, f32x4(args_.alpha), bias);
   }
   static constexpr __device__ uint32_t turned(uint32_t at, int turn) {
     return (at ^ turn * kRowsAtOnce % 8 * 16) + turn * kRowsAtOnce * kRow;
@@ -96,22 +146,29 @@ class TileEpilogue {
   }
   // In halves: one is stored while the LDS is busy with the other, or with the next rows. It takes
   // what a wave asks of it in order, and counts up to 15 of that.
-  __device__ __forceinline__ void store_plain() const {
+  __device__ __forceinline__ void store_plain(int lane) const {
     bf16x8 sums[kTurns][2];
+    float rows[S::kM][kTurns];
+    unroll<S::kM>([&]<int m>() {
+      unroll<kTurns>([&]<int turn>() { rows[m][turn] = of_row(m, turn, lane); });
+    });
+    if constexpr (kScales)
+      for (auto& of_m : rows)
+        for (auto& one : of_m) ordered::settle(one);
     write_half<0, 0>();
     write_half<0, 1>();
     unroll<S::kM>([&]<int m>() {
       read_half<0>(sums);
       read_half<1>(sums);
       ordered::s_waitcnt<ordered::kAnyVm, kTurns>();
-      store_half<m, 0>(sums);
+      store_half<m, 0>(sums, rows[m]);
       if constexpr (m + 1 < S::kM) {
         write_half<m + 1, 0>();
         ordered::s_waitcnt<ordered::kAnyVm, kWrites>();
       } else {
         ordered::s_waitcnt<ordered::kAnyVm, 0>();
       }
-      store_half<m, 1>(sums);
+      store_half<m, 1>(sums, rows[m]);
       if constexpr (m + 1 < S::kM) write_half<m + 1, 1>();
     });
   }
@@ -131,30 +188,32 @@ class TileEpilogue {
     });
   }
   template <int m, int half>
-  __device__ __forceinline__ void store_half(bf16x8 (&sums)[kTurns][2]) const {
+  __device__ __forceinline__ void store_half(bf16x8 (&sums)[kTurns][2],
+                                             const float (&rows)[kTurns]) const {
     constexpr int kFirst = half * kTurns / 2;
     const int row = row_ + m * S::kFragment + kFirst * kRowsAtOnce;
     uint64_t to = address(row, column_, 2);
     unroll_from<kFirst, kFirst + kTurns / 2>([&]<int turn>() {
-      u32x4 bits;
+      u32x4 to_store;
       unroll<2>([&]<int h>() {
         ordered::settle(sums[turn][h]);
-        const f32x4 x = scaled(__builtin_bit_cast(f32x4, sums[turn][h]), bias_.of[h]);
-        for (int i = 0; i < 2; ++i) bits[2 * h + i] = rounded(x[2 * i], x[2 * i + 1]);
+        const f32x4 x = scaled(__builtin_bit_cast(f32x4, sums[turn][h]), scale_.of[h], rows[turn],
+                               bias_.of[h]);
+        for (int i = 0; i < 2; ++i) to_store[2 * h + i] = rounded(x[2 * i], x[2 * i + 1]);
       });
       if (row + (turn - kFirst) * kRowsAtOnce < args_.m && column_ < args_.n)
-        *(Global<u32x4>*)to = bits;
+        *(Global<u32x4>*)to = to_store;
       to += 2 * kRowsAtOnce * args_.out_stride;
     });
   }
-  // NaN come from NaN of the inputs' type or from arithmetic: their payloads do not wrap.
+  // NaN come from NaN of the inputs' type, of `usual` or of arithmetic: their payloads do not wrap.
   static __device__ __forceinline__ uint32_t rounded(float lo, float hi) {
     if constexpr (Here::kConvertsPairs)
-      return convert_pair<S::kElement>(lo, hi);
+      return convert_pair<kElement>(lo, hi);
     else
-      return round_numbers<S::kElement, Rounding::kNearestEven>(lo, hi);
+      return round_numbers<kElement, Rounding::kNearestEven>(lo, hi);
   }
-  __device__ __forceinline__ void store_any() const {
+  __device__ __forceinline__ void store_any(int lane) const {
 #pragma unroll 1
     for (int m = 0; m < S::kM; ++m) {
       unroll<S::kM>([&]<int one>() {
@@ -162,21 +221,22 @@ class TileEpilogue {
       });
 #pragma unroll 1
       for (int turn = 0; turn < kTurns; ++turn)
-        store_row(row_ + m * S::kFragment + turn * kRowsAtOnce, turned(read_, turn));
+        store_row(row_ + m * S::kFragment + turn * kRowsAtOnce, turned(read_, turn),
+                  of_row(m, turn, lane));
     }
   }
   // Four neighbours and then the other four: activations are long.
-  __device__ __forceinline__ void store_row(int row, uint32_t at) const {
+  __device__ __forceinline__ void store_row(int row, uint32_t at, float of_row) const {
     if (row >= args_.m || !has_results_) return;
 #pragma unroll 1
     for (int h = 0; h < 2; ++h, at += kHalfRow) {
       const int column = column_ + 4 * h;
       if (column >= args_.n) return;
-      f32x4 x = scaled(at, h == 0 ? bias_.of[0] : bias_.of[1]);
+      f32x4 x = scaled(sums_at(at), scale_.half(h), of_row, bias_.half(h));
       if (args_.activation != kIdentity)
         for (int i = 0; i < 4; ++i) x[i] = activated(x[i], args_.activation);
       if (args_.up_offset != 0)  // factors are 16 results further on, in the same row
-        x *= scaled(at ^ 2 * 16, h == 0 ? bias_of_factors_.of[0] : bias_of_factors_.of[1]);
+        x *= scaled(sums_at(at ^ 2 * 16), scale_of_factors_.half(h), of_row, bias_of_factors_.half(h));
       if (args_.out_type == kFloat32)
         put<float>(x, row, column);
       else if (args_.out_type == kBfloat16)
@@ -185,6 +245,7 @@ class TileEpilogue {
         put<uint16_t>(bits<Element::kF16>(x), row, column);
     }
   }
+  static __device__ __forceinline__ f32x4 sums_at(uint32_t at) { return *(const Local<f32x4>*)at; }
   template <Element kTo>
   static __device__ __forceinline__ bf16x4 bits(f32x4 x) {
     if constexpr (Here::kConvertsPairs)

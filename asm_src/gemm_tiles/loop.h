@@ -3,16 +3,15 @@
 #include "gemm_tiles/loads.h"
 #include "gemm_tiles/order.h"
 #include "isa/ordered_lanes.h"
-#include "tile/accumulators.h"
-#include "tile/mma.h"
 
 template <class S>
 struct TileLoop {
   using Order = TileOrder<S>;
-  // Lane l has row l % 32 of a fragment, of k 8 elements from 8 * (l / 32) on. Of a fragment of
+  // Lane l has row l % 32 of a fragment, of a read's 32 bytes 16 from 16 (l / 32) on. Of a fragment of
   // the result lane l has m = l % 32, n = 8 i + 4 (l / 32) + 0..3 in registers 4 i .. 4 i + 3.
-  bf16x8 a[2][S::kM], b[2][S::kN];
-  uint32_t read_a[S::kParts], read_b[S::kParts];
+  using Elements = S::Elements;
+  Elements::Operand a[2][S::kM], b[2][S::kN];
+  uint32_t read_a[S::kReadsOfRow], read_b[S::kReadsOfRow];
   Stage<S> stage;  // that is read
   TileLoads<S> loads;
 
@@ -21,27 +20,27 @@ struct TileLoop {
     const uint32_t in_row = (group ^ S::swizzle(row)) * 16;
     const uint32_t of_wave_m = wave / S::kWavesN * S::kM * S::kFragment;
     const uint32_t of_wave_n = wave % S::kWavesN * S::kN * S::kFragment;
-    for (int j = 0; j < S::kParts; ++j) {
-      read_a[j] = lds + S::kA + (of_wave_m + row) * S::kRowBytes + (in_row ^ 32 * j);
-      read_b[j] = lds + S::kB + (of_wave_n + row) * S::kRowBytes + (in_row ^ 32 * j);
+    for (int j = 0; j < S::kReadsOfRow; ++j) {
+      read_a[j] = lds + S::kA + (of_wave_m + row) * S::kRowBytes + (in_row ^ S::kReadBytes * j);
+      read_b[j] = lds + S::kB + (of_wave_n + row) * S::kRowBytes + (in_row ^ S::kReadBytes * j);
     }
   }
   template <int part, int n>
   __device__ __forceinline__ void read() {
-    constexpr int kSet = part % 2;
-    if constexpr (n < S::kM)
-      ordered::ds_read_b128<n * S::kFragment * S::kRowBytes>(a[kSet][n], read_a[part]);
+    constexpr int kSet = part % 2, kNth = n % Elements::kReads, kFrom = part * Elements::kReads + kNth;
+    constexpr int kOf = n / Elements::kReads, kIsB = kOf >= S::kM, f = kIsB ? kOf - S::kM : kOf;
+    constexpr int kOffset = f * S::kFragment * S::kRowBytes;
+    if constexpr (kIsB)
+      ordered::ds_read_b128<kOffset>(b[kSet][f].of[kNth], read_b[kFrom]);
     else
-      ordered::ds_read_b128<(n - S::kM) * S::kFragment * S::kRowBytes>(b[kSet][n - S::kM],
-                                                                       read_b[part]);
+      ordered::ds_read_b128<kOffset>(a[kSet][f].of[kNth], read_a[kFrom]);
   }
   template <int slot>
   __device__ __forceinline__ void multiply() {
     constexpr int kPart = slot / S::kPartSlots, kSet = kPart % 2;
     constexpr int kNth = slot % S::kPartSlots / S::kFragments, f = slot % S::kFragments;
     constexpr int m = f / S::kN, n = f % S::kN;
-    ordered::mma_into_acc<S::kElement, S::kFragment, 16 * f>(
-        operand_of<S::kOperands>(b[kSet][n], kNth), operand_of<S::kOperands>(a[kSet][m], kNth));
+    Elements::template mma<16 * f, kNth>(b[kSet][n], a[kSet][m]);
   }
   // What the order has behind a slot's matrix instruction.
   template <int slot>
@@ -105,14 +104,19 @@ struct TileLoop {
   template <int part>
   __device__ __forceinline__ void wait_for_part() {
     if constexpr (S::kDirect || part != S::kParts - 1) ordered::s_waitcnt<ordered::kAnyVm, 0>();
-    for (auto& x : a[part % 2]) ordered::settle(x);
-    for (auto& x : b[part % 2]) ordered::settle(x);
+    for (auto& x : a[part % 2]) settle(x);
+    for (auto& x : b[part % 2]) settle(x);
+  }
+  static __device__ __forceinline__ void settle(Elements::Operand& x) {
+    for (auto& one : x.of) ordered::settle(one);
   }
   // To where a part of the next step will be.
   template <int part>
   __device__ __forceinline__ void turn() {
-    ordered::v_add_u32_to(read_a[part], stage.to_next);
-    ordered::v_add_u32_to(read_b[part], stage.to_next);
+    unroll_from<part * Elements::kReads, (part + 1) * Elements::kReads>([&]<int nth>() {
+      ordered::v_add_u32_to(read_a[nth], stage.to_next);
+      ordered::v_add_u32_to(read_b[nth], stage.to_next);
+    });
     if constexpr (part == S::kParts - 1) stage.advance();
   }
   __device__ __forceinline__ void run(int steps) {

@@ -6,7 +6,7 @@
 // which the next step is in LDS.
 template <class S>
 struct TileOrder {
-  static constexpr int kPart = S::kPartSlots, kHalf = kPart / 2, kLast = 3 * kPart;
+  static constexpr int kPart = S::kPartSlots, kHalf = kPart / 2, kLast = S::kSlots - kPart;
   static constexpr int kLoads = S::kLoads;
 
   // Through registers: the barrier behind which nothing of the step is read, and writes of the next
@@ -25,15 +25,17 @@ struct TileOrder {
   // A load a slot, with three stages less: into the next step.
   // Not beside the barrier nor the branch, which take a slot each.
   static constexpr int kFirst = kWritten + 1;
-  static constexpr int kSpan = S::kStages > 2 ? 2 * kPart : S::kSlots - 1 - kFirst;
+  static constexpr int kSpan = S::kStages > 2 ? S::kSlots / 2 : S::kSlots - 1 - kFirst;
   static constexpr int nth_slot(int n) { return kFirst + n * kSpan / kLoads; }
   static constexpr int load(int n) { return nth_slot(n) % S::kSlots; }
   // How many are not in the next step.
   static constexpr int kEarly =
       S::kStages > 2 ? ((S::kSlots - kFirst) * kLoads + kSpan - 1) / kSpan : kLoads;
   // Between loads: to the next step, and what of it there is.
-  static constexpr int kBetween = S::kStages > 2 ? kPart : kHalf;
-  static constexpr int kAdvance[2] = {kBetween, kBetween + 1};
-  static constexpr int kNext[2] = {kBetween + 2, kBetween + 3};
-  static constexpr int mask(int n) { return kBetween + 4 + n * (kLast - kBetween - 4) / kLoads; }
+  static constexpr int kBetween = S::kStages > 2 ? (kLast + S::kSlots / 2) % S::kSlots : kHalf;
+  static constexpr int kApart = S::Elements::kIsWide ? 0 : 1;  // two in a slot of 64 clk
+  static constexpr int kAdvance[2] = {kBetween, kBetween + kApart};
+  static constexpr int kNext[2] = {kBetween + 1 + kApart, kBetween + 1 + 2 * kApart};
+  static constexpr int kMask = kBetween + 2 + 2 * kApart;
+  static constexpr int mask(int n) { return kMask + n * (kLast - kMask) / kLoads; }
 };

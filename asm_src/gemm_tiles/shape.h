@@ -2,29 +2,30 @@
 #pragma once
 #include "arch/limits.h"
 #include "isa/unroll.h"
-#include "tile/element.h"
-#include "tile/operand.h"
+#include "gemm_tiles/element.h"
 
 // A workgroup of four waves, two along m and two along n, makes a tile of the result. A wave has
-// kM x kN fragments of 32 x 32 of it. A step is 64 elements of k, a cache line of each row; of
-// those a fragment's operand is 16, which is a part of a step.
-template <int kM_, int kN_, int kStages_, Element kElement_>
+// kM x kN fragments of 32 x 32 of it. A step is a cache line of each row, 128 bytes along k; a
+// part of it is what the operands of a fragment's matrix instructions are read for at once.
+template <int kM_, int kN_, int kStages_, class Elements_>
 struct TileShape {
-  static constexpr Element kElement = kElement_;
+  using Elements = Elements_;
   static constexpr int kM = kM_, kN = kN_, kFragments = kM * kN;
   static constexpr int kFragment = 32, kWavesM = 2, kWavesN = 2, kWaves = kWavesM * kWavesN;
   static constexpr int kLanes = kWaves * kWaveLanes;
   static constexpr int kRowsM = kWavesM * kM * kFragment, kRowsN = kWavesN * kN * kFragment;
   static constexpr int kLogM = __builtin_ctz(kRowsM), kLogN = __builtin_ctz(kRowsN);
   static_assert(kRowsM == 1 << kLogM && kRowsN == 1 << kLogN);
-  static constexpr int kStep = 64, kRowBytes = 2 * kStep, kParts = 4;
-  static constexpr int kOperands = 8 / Here::kOperandElements;  // of 16 bytes a lane
+  static constexpr int kRowBytes = 128, kStep = kRowBytes / Elements::kBytes;
+  static constexpr int kReadBytes = 32;  // of a row that a read brings: 16 of each of two lanes
+  static constexpr int kReadsOfRow = kRowBytes / kReadBytes;
+  static constexpr int kParts = kReadsOfRow / Elements::kReads;
 
   // Loads of a step, 1 KiB each: 8 rows. Each wave has a quarter of the rows of A and of B.
   static constexpr int kBlockRows = 8, kBlockBytes = kBlockRows * kRowBytes;
   static constexpr int kLoadsA = kRowsM / kWaves / kBlockRows;
   static constexpr int kLoadsB = kRowsN / kWaves / kBlockRows, kLoads = kLoadsA + kLoadsB;
-  static constexpr int kReads = kM + kN;  // of LDS, of a part of a step
+  static constexpr int kReads = (kM + kN) * Elements::kReads;  // of LDS, of a part of a step
 
   // Where loads go straight to LDS a step is read while the next ones are on their way.
   static constexpr bool kDirect = Here::kTransposesReads;
@@ -34,7 +35,7 @@ struct TileShape {
   static constexpr int kLdsBytes = kStages * kStageBytes;
 
   // Matrix instructions of a part, and of a step: the slots that everything else is placed in.
-  static constexpr int kPartSlots = kFragments * kOperands, kSlots = kParts * kPartSlots;
+  static constexpr int kPartSlots = kFragments * Elements::kOperands, kSlots = kParts * kPartSlots;
   // Where in the 128 bytes of a row of a step those 16 are that are the first of k: the others are
   // at their number XOR this. Of lanes that are served together no two meet in a bank.
   static constexpr __device__ int swizzle(int row) { return (kDirect ? row / 2 : row) % 8; }

@@ -9,7 +9,8 @@
 
 namespace {
 
-using S = TileShape<TILES_M, TILES_N, STAGES, Element::ELEMENT>;
+using S = TileShape<TILES_M, TILES_N, STAGES,
+                    TileElements<TileElement::ELEMENT, TileElement::ELEMENT_B>>;
 static_assert(LAST == 16 * S::kFragments - 1);
 
 __device__ __forceinline__ void gemm_tile(const GemmTilesArgs& args) {
@@ -25,7 +26,7 @@ __device__ __forceinline__ void gemm_tile(const GemmTilesArgs& args) {
                    {args.b, args.b_stride, args.n, place.n, args.up_offset}, base, wave, lane,
                    args.k);
   loop.run((args.k + S::kStep - 1) / S::kStep);
-  TileEpilogue<S>(args, place, base, wave, lane)();
+  TileEpilogue<S>(args, place, base, wave, lane)(lane);
 }
 
 }  // namespace

@@ -17,9 +17,8 @@ from amdattn.errors import ManifestError
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.ops.gemm import tile_cost
 from amdattn.ops.gemm.estimate import Estimate, Estimator
-from amdattn.ops.gemm.problem import GemmProblem
+from amdattn.ops.gemm.problem import WORD_BYTES, GemmProblem
 
-_ELEMENT_BYTES = 2
 _LOAD_CLK = 80  # of a load, beside the latency of HBM
 _LOAD_BYTES = 1024  # 16 a lane
 # From dispatch to the first rows and from the last ones to the end, with one fragment; for every
@@ -75,7 +74,8 @@ def floor(problem: GemmProblem, props: DeviceProps) -> tuple[float, str]:
     launch is not counted, as in the estimate.
     """
     arch = props.architecture
-    flops_per_us = 1000 * props.num_cus * arch.matrix_flops_per_clk * props.peak_clock_ghz
+    of_clk = arch.matrix_flops_per_clk * WORD_BYTES // problem.element_bytes
+    flops_per_us = 1000 * props.num_cus * of_clk * props.peak_clock_ghz
     return max(
         (problem.nbytes / props.hbm_bytes_per_ns / 1000, "bytes through HBM"),
         (problem.flops / flops_per_us, f"matrix units at {props.peak_clock_ghz} GHz"),
@@ -99,7 +99,7 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     if kernel.grid == tile_cost.GRID:
         return tile_cost.estimator(problem, kernel, props)
     arch = props.architecture
-    m, n, row_bytes = problem.m, problem.n, problem.k * _ELEMENT_BYTES
+    m, n, row_bytes = problem.m, problem.n, problem.k * WORD_BYTES
     operands_of_column, b_rows = 1 + problem.has_factors, problem.b_rows
     num_xcds, cus = props.num_xcds, props.num_cus // props.num_xcds
     tile_m, tile_n = kernel.tile["m"], kernel.tile["n"]
@@ -113,7 +113,7 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     step: int = kernel.params["step"]
     depth: int = kernel.params["steps_in_flight"]
     k_of_step = step * kernel.params["waves_k"]
-    parts = step * tile * _ELEMENT_BYTES // _LOAD_BYTES  # loads of a step that make a fragment
+    parts = step * tile * WORD_BYTES // _LOAD_BYTES  # loads of a step that make a fragment
     fragments = tile_m * tile_n // tile**2
     loads_of_step = parts * (tile_m + tile_n) // tile
     under_way = waves * depth * loads_of_step
@@ -129,7 +129,7 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     fixed_of_one: float = _START_CLK + _FRAGMENT_CLK * fragments + _EXCHANGE_CLK * (waves > 1)
     at_all, each = (_SPLIT_CLK, _PART_CLK) if problem.deterministic else (_ADD_CLK, _ADDED_CLK)
     # Results are in the L2 until the end, which lasts until HBM has them.
-    written = m * n * _ELEMENT_BYTES / num_xcds / hbm_bytes_per_clk
+    written = m * n * WORD_BYTES / num_xcds / hbm_bytes_per_clk
     factor = _ELEMENT_FACTOR if kernel.accepts["k_multiple"] == 1 else 1
     k, queue, simds_per_cu = problem.k, arch.vmem_queue, arch.simds_per_cu
     l1_bytes_per_clk, tile_sums = arch.l1_bytes_per_clk, tile_m * tile_n * 4

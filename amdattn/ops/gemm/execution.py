@@ -8,13 +8,13 @@ from amdattn.arch.props import DeviceProps
 from amdattn.arrays.buffers import View
 from amdattn.device import manifest
 from amdattn.device.manifest import KernelSpec
-from amdattn.dtypes import as_dtype
+from amdattn.dtypes import FLOAT32, as_dtype
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
 from amdattn.ops.gemm import planning, tile_cost
 from amdattn.ops.gemm.planning import GRID_XCDS
-from amdattn.ops.gemm.problem import ELEMENT_BYTES, MAX_REACH, GemmProblem
+from amdattn.ops.gemm.problem import MAX_REACH, WORD_BYTES, GemmProblem
 from amdattn.ops.gemm.table import Tuned
 
 _LAYOUT = "m, n, k of the plan"
@@ -46,18 +46,28 @@ class GemmPlan(RunnablePlan[GemmProblem]):
         return self.launches[0].grid[0] // GRID_XCDS
 
     def operands(self, variant: str) -> Specs:
-        """A, b, bias and out."""
+        """A, b, bias, scales and out."""
         p = self.problem
-        element, rows = as_dtype(p.dtype), ("row",)
+        rows, shapes = ("row",), p.input_shapes
+        element, element_of_b = as_dtype(p.dtype), as_dtype(p.b_dtype)
         out_element = as_dtype(p.out_dtype)
         specs = (
             OperandSpec("a", "in", (p.m, p.k), element, rows, layout=_LAYOUT),
-            OperandSpec("b", "in", (p.b_rows, p.k), element, rows, layout=_LAYOUT),
+            OperandSpec("b", "in", (p.b_rows, p.k), element_of_b, rows, layout=_LAYOUT),
             OperandSpec(
-                *("bias", "in", (p.b_rows,), element, ()),
+                *("bias", "in", (p.b_rows,), as_dtype(p.bias_dtype), ()),
                 present=p.bias,
                 condition="bias",
                 layout=_LAYOUT,
+            ),
+            *(
+                OperandSpec(
+                    *(name, "in", shapes.get(name, ()), FLOAT32, ()),
+                    present=name in shapes,
+                    condition=name,
+                    layout=_LAYOUT,
+                )
+                for name in ("scale_a", "scale_b")
             ),
             OperandSpec("out", "out", (p.m, p.n), out_element, rows, layout=_LAYOUT),
         )
@@ -79,7 +89,7 @@ class GemmPlan(RunnablePlan[GemmProblem]):
 
     def _beyond_reach(self, b: Operand) -> str:
         stride = b.strides["row"]
-        any_distance = self.kernel.accepts["pointer_align_bytes"] == ELEMENT_BYTES
+        any_distance = self.kernel.accepts["pointer_align_bytes"] == WORD_BYTES
         if any_distance or self.problem.reaches_factors(stride):
             return ""
         return f"row stride {stride}, which puts factors {MAX_REACH} bytes or more from their rows"
@@ -90,6 +100,8 @@ class GemmPlan(RunnablePlan[GemmProblem]):
         b: Any,
         out: Any = None,
         bias: Any = None,
+        scale_a: Any = None,
+        scale_b: Any = None,
         *,
         workspace: Any = None,
         stream: Any = None,
@@ -106,7 +118,9 @@ class GemmPlan(RunnablePlan[GemmProblem]):
             the same time need workspaces of their own. While a graph is captured it must be given
             if the plan has one; plans of other counters then cannot use it.
         """
-        views, handle = self.views_of({"a": a, "b": b, "bias": bias}, stream)
+        views, handle = self.views_of(
+            {"a": a, "b": b, "bias": bias, "scale_a": scale_a, "scale_b": scale_b}, stream
+        )
         (result,) = self.execute(a, views, (out,), "", handle, workspace)
         return result
 

@@ -17,7 +17,7 @@ from amdattn.op.plan import Address, Argument, Launch, PerRun, Plan, Stride
 from amdattn.op.workspace import Init, Region, WorkspaceLayout
 from amdattn.ops.gemm import tile_cost
 from amdattn.ops.gemm.cost import Cost, cost, cost_of, estimator
-from amdattn.ops.gemm.problem import ELEMENT_BYTES, FACTORS, GemmProblem
+from amdattn.ops.gemm.problem import FACTORS, WORD_BYTES, GemmProblem
 from amdattn.ops.gemm.table import Tuned
 
 GEMM = "gemm_nt"  # of KernelSpec.op
@@ -321,6 +321,10 @@ def _arguments(
         "partials": Address("partials") if is_split else 0,
         "counters": Address("counters") if is_split else 0,
         "generation": PerRun() if is_split else 0,
+        "scale_a": Address("scale_a") if problem.scale_a else 0,
+        "scale_b": Address("scale_b") if problem.scale_b else 0,
+        "scale_a_step": int(problem.scale_a == "row"),
+        "scale_b_step": int(problem.scale_b == "row"),
     }
 
 
@@ -336,6 +340,7 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
             found.append(Mismatch(argument, value, tuple(allowed)))
 
     require("dtype", problem.dtype, (kernel.dtype,))
+    require("b_dtype", problem.b_dtype, kernel.accepts.get("b_dtype", (kernel.dtype,)))
     require("out_dtype", problem.out_dtype, kernel.accepts["out_dtype"])
     require("activation", problem.activation, kernel.accepts["activation"])
     limits = {"m": problem.m, "n": problem.n, "k": problem.k, "splits": problem.split_k}
@@ -354,7 +359,7 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
     multiple = kernel.accepts["k_multiple"]
     if problem.k % multiple:
         found.append(Mismatch("k", problem.k, (f"multiples of {multiple}",)))
-    if not problem.aligned and kernel.accepts["pointer_align_bytes"] > ELEMENT_BYTES:
+    if not problem.aligned and kernel.accepts["pointer_align_bytes"] > WORD_BYTES:
         found.append(Mismatch("aligned", False, (True,)))
     return found
 

@@ -12,7 +12,8 @@ from amdattn.scalars import FLOAT32_MAX, INT32_MAX
 ALIGN_BYTES = 4
 MAX_ALIGNED_STRIDE = 2**24 - 1  # elements
 MAX_TILE, MAX_REACH = 64, 2**31 - 2**26
-ELEMENT_BYTES = 2  # of a, b and bias
+WORD_BYTES = 2  # of an element of the 16-bit types
+SCALES = ("tensor", "row")  # what a scale is of
 # What activations end in whose results are multiplied by other rows'.
 FACTORS = "_and_mul"
 
@@ -26,9 +27,9 @@ class GemmProblem:
     m, n, k : int
         a is (m, k), b is (b_rows, k), out is (m, n); each in 1..2**31 - 1.
     dtype : str
-        Element type of a, b and bias.
+        Element type of a, of b and, if it has 16 bits, of bias, which else is of `out_dtype`.
     out_dtype : str, optional
-        Defaults to `dtype`.
+        Defaults to `dtype`, of 8-bit types to bfloat16.
     bias : bool
         Whether there is one, (b_rows,).
     alpha : float
@@ -42,6 +43,11 @@ class GemmProblem:
         a b of 2 n rows, n + 64 at this distance are less than 2**31 - 2**26 bytes.
     deterministic : bool
         Whether parts are added in their order; False: by atomic additions, as they come.
+    b_dtype : str, optional
+        Element type of b where that is the other 8-bit one; defaults to `dtype`.
+    scale_a, scale_b : {"tensor", "row"}, optional
+        Of 8-bit types: whether there is one float32 that all of a, or b, is multiplied by, or one of
+        each row; None: there is none.
 
     Raises
     ------
@@ -60,6 +66,9 @@ class GemmProblem:
     split_k: int = 0
     aligned: bool = True
     deterministic: bool = True
+    b_dtype: str = ""
+    scale_a: str | None = None
+    scale_b: str | None = None
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
@@ -71,7 +80,10 @@ class GemmProblem:
                 raise ValueError(f"{name}={count} must be in {least}..{INT32_MAX}")
             put(name, count)
         put("dtype", as_dtype(self.dtype).name)
-        put("out_dtype", as_dtype(self.out_dtype or self.dtype, "out_dtype").name)
+        default = "bfloat16" if self.is_8_bit else self.dtype
+        put("out_dtype", as_dtype(self.out_dtype or default, "out_dtype").name)
+        put("b_dtype", as_dtype(self.b_dtype or self.dtype, "b_dtype").name)
+        self._check_types()
         for name in ("bias", "aligned", "deterministic"):
             put(name, scalars.boolean(name, getattr(self, name)))
         put("alpha", scalars.number("alpha", self.alpha))
@@ -79,6 +91,35 @@ class GemmProblem:
             raise ValueError(f"alpha={self.alpha} must be finite in float32")
         if self.activation is not None:
             put("activation", scalars.word("activation", self.activation))
+
+    def _check_types(self) -> None:
+        of_b = as_dtype(self.b_dtype)
+        if self.b_dtype != self.dtype and not (self.is_8_bit and of_b.itemsize == 1):
+            raise ValueError(
+                f"b_dtype={self.b_dtype!r} must be {self.dtype!r} as dtype; only 8-bit types differ"
+            )
+        for name in ("scale_a", "scale_b"):
+            if (scale := getattr(self, name)) is None:
+                continue
+            if scalars.word(name, scale) not in SCALES:
+                raise ValueError(f"{name}={scale!r} must be None or one of {', '.join(SCALES)}")
+            if not self.is_8_bit:
+                raise ValueError(f"{name}={scale!r} is of 8-bit types; dtype is {self.dtype}")
+
+    @property
+    def element_bytes(self) -> int:
+        """Of an element of a, and of b."""
+        return as_dtype(self.dtype).itemsize
+
+    @property
+    def is_8_bit(self) -> bool:
+        """Whether a and b are of 8-bit types."""
+        return self.element_bytes == 1
+
+    @property
+    def bias_dtype(self) -> str:
+        """Element type of the bias."""
+        return self.out_dtype if self.is_8_bit else self.dtype
 
     @property
     def has_factors(self) -> bool:
@@ -92,14 +133,19 @@ class GemmProblem:
 
     @property
     def input_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of a, b and, if there is one, the bias."""
+        """Of a, b and, if there are any, the bias and scales."""
         shapes: dict[str, tuple[int, ...]] = {"a": (self.m, self.k), "b": (self.b_rows, self.k)}
-        return shapes | {"bias": (self.b_rows,)} if self.bias else shapes
+        if self.bias:
+            shapes["bias"] = (self.b_rows,)
+        for name, rows in (("scale_a", self.m), ("scale_b", self.b_rows)):
+            if scale := getattr(self, name):
+                shapes[name] = (1,) if scale == "tensor" else (rows,)
+        return shapes
 
     def reaches_factors(self, stride: int) -> bool:
         """Whether `aligned` holds of the distance between a row of b and its factor's."""
         rows = self.n + MAX_TILE if self.has_factors else 0
-        return rows * stride * ELEMENT_BYTES < MAX_REACH
+        return rows * stride * self.element_bytes < MAX_REACH
 
     @property
     def text(self) -> str:
@@ -109,7 +155,7 @@ class GemmProblem:
             f"bias={self.bias} alpha={self.alpha:.6g} split_k={self.split_k} "
             f"aligned={self.aligned}"
             f"{'' if self.activation is None else f' activation={self.activation}'}"
-            f"{'' if self.deterministic else ' deterministic=False'}"
+            f"{'' if self.deterministic else ' deterministic=False'}{self._types_text}"
         )
 
     @property
@@ -119,7 +165,14 @@ class GemmProblem:
         text += f" to {self.out_dtype}" * (self.out_dtype != self.dtype) + " bias" * self.bias
         text += f" {self.activation}" * (self.activation is not None)
         text += f" split_k={self.split_k}" * (self.split_k > 0)
-        return text + " any order" * (not self.deterministic)
+        return text + " any order" * (not self.deterministic) + self._types_text
+
+    @property
+    def _types_text(self) -> str:
+        text = f" b_dtype={self.b_dtype}" * (self.b_dtype != self.dtype)
+        for name in ("scale_a", "scale_b"):
+            text += f" {name}={getattr(self, name)}" * (getattr(self, name) is not None)
+        return text
 
     @property
     def flops(self) -> int:
@@ -129,5 +182,6 @@ class GemmProblem:
     @property
     def nbytes(self) -> int:
         """Bytes of a, b, bias and out, each counted once."""
-        read = (self.m * self.k + self.b_rows * (self.k + self.bias)) * ELEMENT_BYTES
+        read = (self.m + self.b_rows) * self.k * self.element_bytes
+        read += self.b_rows * self.bias * as_dtype(self.bias_dtype).itemsize
         return read + self.m * self.n * as_dtype(self.out_dtype).itemsize

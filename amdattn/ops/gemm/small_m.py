@@ -20,6 +20,7 @@ from amdattn.op.stand_ins import a_few_columns
 from amdattn.ops.gemm import execution, planning, table as gemm_table
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import ALIGN_BYTES, FACTORS, MAX_ALIGNED_STRIDE, GemmProblem
+from amdattn.ops.gemm.scales import scale_view
 
 
 def gemm_nt(
@@ -33,6 +34,8 @@ def gemm_nt(
     out_dtype: Any = None,
     split_k: int = 0,
     deterministic: bool = True,
+    scale_a: Any = None,
+    scale_b: Any = None,
     workspace: Any = None,
     stream: Any = None,
 ) -> Any:
@@ -42,15 +45,18 @@ def gemm_nt(
 
     Parameters
     ----------
-    a : array, bfloat16 or float16, (m, k)
+    a : array, bfloat16, float16 or one of the device's 8-bit floats, (m, k)
         numpy (with ml_dtypes), `DeviceArray`, or an array of any library with ``__dlpack__``,
         ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the device
         rows at any distance, elements of a row next to each other; on the host any strides.
+        8-bit floats are float8_e4m3fnuz and float8_e5m2fnuz on gfx942, float8_e4m3fn and
+        float8_e5m2 on gfx950; k is then a multiple of 16, rows are multiples of 4 bytes apart.
     b : array, like a, (n, k)
+        Where a has 8 bits, of either of these types.
         With an activation that ends in "_and_mul" (2 n, k): rows of the gate, then of up.
     out : array, (m, n), optional
         Written instead of a new array; it shares no memory with the inputs.
-    bias : array, like a, (rows of b,), optional
+    bias : array, like a, or, where a has 8 bits, like out, (rows of b,), optional
     alpha : float
     activation : str, optional
         "silu": x * sigmoid(x); "gelu_tanh": x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)));
@@ -59,12 +65,15 @@ def gemm_nt(
         "silu_and_mul", "gelu_tanh_and_mul" and "gelu_and_mul" are ``f(x[:, :n]) * x[:, n:]`` of
         ``x = alpha * a @ b^T + bias``, as of the gate and the up projection of an MLP.
     out_dtype : optional
-        bfloat16, float16 or float32; that of `out`, or else of `a`.
+        bfloat16, float16 or float32; that of `out`, or else of `a`, of 8 bits bfloat16.
     split_k : int
         Parts that k is summed in by different workgroups; 0: the plan chooses.
     deterministic : bool
         Parts are added in their order, whoever arrives first: the same bits every time. False: by
         float32 atomic additions in memory, in any order.
+    scale_a, scale_b : array, float32, optional
+        Of 8-bit operands: what a and b are multiplied by, in float32, behind the sums. With one
+        element all of it; of shape (rows,) or (rows, 1), each row by its own.
     workspace : device array, optional
         See `GemmPlan.run`.
     stream : hipStream_t, optional
@@ -96,6 +105,7 @@ def gemm_nt(
         if len(inputs[name].shape) != 2:
             raise ValueError(f"{name} has shape {inputs[name].shape}; it must have 2 dimensions")
     (m, k), (n, k_of_b) = inputs["a"].shape, inputs["b"].shape
+    b_rows = n
     if k != k_of_b:
         raise ValueError(f"b has shape {(n, k_of_b)}; with a of {(m, k)} it must be (n, {k})")
     if isinstance(activation, str) and activation.endswith(FACTORS):
@@ -107,7 +117,12 @@ def gemm_nt(
         n //= 2
     if out_dtype is None:
         out_view = None if out is None else output_view(out, "out", handle)
-        out_dtype = inputs["a"].dtype.name if out_view is None else out_view.dtype.name
+        out_dtype = "" if out_view is None else out_view.dtype.name
+    b_dtype = inputs["b"].dtype.name if inputs["a"].dtype.itemsize == 1 else ""
+    kinds: dict[str, str | None] = {"scale_a": None, "scale_b": None}
+    for name, scale, rows in (("scale_a", scale_a, m), ("scale_b", scale_b, b_rows)):
+        if scale is not None:
+            inputs[name], kinds[name] = scale_view(scale, name, rows, handle)
     if k == 0:  # the sums of no products, which those of a few zeros are too
         inputs |= {name: a_few_columns(inputs[name]) for name in ("a", "b")}
         k = inputs["a"].shape[1]
@@ -118,15 +133,16 @@ def gemm_nt(
             max(n, 1),
             k,
             inputs["a"].dtype.name,
-            str(_dtype_name(out_dtype)),
+            out_dtype and str(_dtype_name(out_dtype)),
             bias is not None,
         ),
         *(alpha, activation, split_k),
         *(_is_aligned(inputs["a"]) and _is_aligned(inputs["b"]), deterministic),
+        *(b_dtype, kinds["scale_a"], kinds["scale_b"]),
         _row_step(inputs["b"]),
     )
     if m == 0 or n == 0:
-        return _without_elements(a, inputs, out, (m, n), plan.problem.out_dtype, handle)
+        return _without_elements(a, inputs, out, (m, n), plan.problem, handle)
     views = tuple(inputs.values())
     (result,) = plan.execute(a, views, (out,), "", handle, workspace)
     return result
@@ -137,9 +153,10 @@ def _without_elements(
     inputs: dict[str, View],
     out: Any,
     shape: tuple[int, int],
-    dtype: str,
+    problem: GemmProblem,
     stream: int,
 ) -> Any:
+    dtype = problem.out_dtype
     views = dict(inputs)
     if out is not None:
         views["out"] = output_view(out, "out", stream)
@@ -147,10 +164,10 @@ def _without_elements(
         if views["out"].read_only:
             raise ValueError("out is read-only")
     check_placement(views)
-    check_shape(inputs["b"], "b", inputs["b"].shape, inputs["a"].dtype.name, "as a")
+    check_shape(inputs["b"], "b", inputs["b"].shape, problem.b_dtype, "as a")
     if "bias" in inputs:
         rows = (inputs["b"].shape[0],)
-        check_shape(inputs["bias"], "bias", rows, inputs["a"].dtype.name, "rows of b")
+        check_shape(inputs["bias"], "bias", rows, problem.bias_dtype, "rows of b")
     if out is not None:
         return out
     if inputs["a"].on_device:
@@ -217,8 +234,8 @@ def plan_gemm(m: int, n: int, k: int, *, device: DeviceProps | str, **options: A
     device : DeviceProps or str
         `amdattn.device_props()` for the bound device, or a known name such as "MI300X".
     **options
-        dtype, out_dtype, bias, alpha, activation, split_k, aligned, deterministic: see
-        `GemmProblem`.
+        dtype, out_dtype, bias, alpha, activation, split_k, aligned, deterministic, b_dtype,
+        scale_a, scale_b: see `GemmProblem`.
 
     Raises
     ------

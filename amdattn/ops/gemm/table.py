@@ -222,7 +222,7 @@ def lookup(problem: GemmProblem, props: DeviceProps) -> Tuned | None:
     ValueError
         $AMDATTN_GEMM_TABLE names no table, or the user's own is none.
     """
-    if problem.split_k or not problem.aligned:
+    if problem.split_k or not problem.aligned or problem.b_dtype != problem.dtype:
         return None
     key = Key.of(problem, props)
     return _users().get(key) or _shipped().get(key)

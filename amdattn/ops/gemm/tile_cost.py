@@ -12,11 +12,10 @@ from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.ops.gemm.estimate import Estimate, Estimator
-from amdattn.ops.gemm.problem import GemmProblem
+from amdattn.ops.gemm.problem import WORD_BYTES, GemmProblem
 
 GRID = "tiles_in_windows"  # of KernelSpec.grid: x = tiles of m times tiles of n
 WINDOW = 8  # tiles of m that are worked on side by side: more or fewer change the time by 0.3 %
-_ELEMENT_BYTES = 2
 
 
 class _Clk(NamedTuple):
@@ -59,7 +58,9 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     ]
 
     steps = -(-problem.k // step)
-    matrix = 2 * tile_m * tile_n * step / arch.matrix_flops_per_clk
+    # Steps are a cache line of each row, in which matrix instructions of 8 bits take as long.
+    words = step * problem.element_bytes // WORD_BYTES
+    matrix = 2 * tile_m * tile_n * words / arch.matrix_flops_per_clk
     # Of a CU that has one more than it holds at once, that one is alone for half of its time.
     beside = clk.step * of_cu
     if of_cu == 1 < at_once:
@@ -72,9 +73,9 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     outside = (clk.begin + clk.end) * (-(-of_cu // at_once))
     hbm_bytes_per_clk = props.hbm_bytes_per_ns / props.num_xcds / props.peak_clock_ghz
     last = min(of_xcd - (of_cu - side_by_side) * cus, side_by_side * cus)
-    written = last * tile_m * tile_n * _ELEMENT_BYTES / hbm_bytes_per_clk
-    read = problem.k * _ELEMENT_BYTES * _rows_of_xcd(tiles_m, tiles_n, tile_m, tile_n, of_xcd)
-    memory = read / hbm_bytes_per_clk
+    written = last * tile_m * tile_n * WORD_BYTES / hbm_bytes_per_clk
+    rows = _rows_of_xcd(tiles_m, tiles_n, tile_m, tile_n, of_xcd)
+    memory = rows * problem.k * problem.element_bytes / hbm_bytes_per_clk
     total = max(loop, memory) + outside + written
     estimate = Estimate(total, memory, loop, 0.0)
     return Estimator(lambda splits, columns: total, lambda splits, columns: estimate)
