@@ -1,6 +1,7 @@
 """Prints products with many rows: modelled clk of whole launches, beside peers where they are.
 
     python -m benchmarks.gemm_many_rows [--shapes M,N,K ...] [--every-kernel] [--reading NAME]
+                                        [--dtype e4m3 [--scales tensor|row]]
                                         [--aiter CHECKOUT] [--triton] [--json FILE]
 
 The kernel that the plan takes (or every one for many rows) at the clock that the chip sustains;
@@ -28,7 +29,7 @@ from amdattn.bench.kernels import Functions
 from amdattn.device import manifest, runtime
 from amdattn.ops.gemm import planning, tile_cost
 from amdattn.ops.gemm.execution import GemmPlan
-from amdattn.ops.gemm.problem import GemmProblem
+from amdattn.ops.gemm.problem import SCALES, GemmProblem
 from benchmarks.gemm_peers import Aiter, Operands, Triton
 
 # Squares and the largest published one; layers of Llama 8B and 70B on prompts.
@@ -61,17 +62,27 @@ def modelled(run: Callable[[], object], reading: str | None) -> int:
     return sum(launch.cycles for launch in profile.launches)
 
 
+def dtype_of(name: str, props: DeviceProps) -> str:
+    """What the device calls e4m3 and e5m2; others are called what they are."""
+    arch = props.architecture
+    return {"e4m3": arch.fp8, "e5m2": arch.bf8}.get(name, name)
+
+
 def rows(
     shape: tuple[int, int, int], props: DeviceProps, options: argparse.Namespace
 ) -> Iterator[Row]:
     """Ours and the peers' of a shape."""
     m, n, k = shape
-    problem, functions = GemmProblem(m, n, k), Functions()
+    scales = {name: options.scales for name in ("scale_a", "scale_b") if options.scales}
+    problem = GemmProblem(m, n, k, dtype_of(options.dtype, props), **scales)
+    functions = Functions()
     # What they hold does not matter for the time.
-    a, b, out = (amdattn.empty(size, problem.dtype) for size in ((m, k), (n, k), (m, n)))
+    a, b = (amdattn.empty(size, problem.dtype) for size in ((m, k), (n, k)))
+    out = amdattn.empty((m, n), problem.out_dtype)
+    factors = {name: amdattn.empty(problem.input_shapes[name], "float32") for name in scales}
     zeros = amdattn.empty((_MOST_TILES,), "int32")
     at = Operands(a.address, b.address, out.address, 0, zeros.address, 0)
-    limit = props.num_cus * props.architecture.matrix_flops_per_clk
+    limit = props.num_cus * props.architecture.matrix_flops_per_clk * (1 + problem.is_8_bit)
 
     def row(whose: str, clk: int, estimate: float = 0.0) -> Row:
         return Row(m, n, k, whose, clk, problem.flops / limit / clk, estimate)
@@ -82,11 +93,11 @@ def rows(
         every = options.every_kernel and choice.kernel.grid == tile_cost.GRID
         if choice is best or every:
             plan = GemmPlan.of(planning.build(problem, props, choice, found))
-            clk = modelled(partial(plan.run, a, b, out), options.reading)
+            clk = modelled(partial(plan.run, a, b, out, **factors), options.reading)
             yield row(choice.kernel.name, clk, choice.cost.clk / clk)
     for peer in options.peers:
         found_clk = []
-        for attempt in peer.many_rows(m, n, k, at):
+        for attempt in peer.many_rows(m, n, k, at, problem.dtype):
             run = partial(attempt.launches[0].enqueue, functions)
             found_clk.append((modelled(run, options.reading), attempt.name))
         if found_clk:
@@ -103,6 +114,8 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shapes", nargs="*", type=_shape, default=SHAPES)
+    parser.add_argument("--dtype", default="bfloat16", help="or float16, e4m3, e5m2")
+    parser.add_argument("--scales", choices=SCALES, help="of 8-bit operands")
     parser.add_argument("--every-kernel", action="store_true")
     parser.add_argument("--reading", help="see docs/generated/readings.md")
     parser.add_argument("--aiter", type=Path, help="a checkout of AITER")
@@ -113,7 +126,7 @@ def main() -> None:
     options.peers = [Aiter(options.aiter, props)] if options.aiter else []
     options.peers += [Triton(props)] if options.triton else []
     ghz = props.sustained_clock_ghz
-    table = Table(title=f"{props.name}, modelled at {ghz} GHz")
+    table = Table(title=f"{props.name}, {options.dtype}, modelled at {ghz} GHz")
     for column in ("m x n x k", "kernel", "clk", "of the limit", "TFLOP/s", "estimate"):
         table.add_column(column, justify="left" if column == "kernel" else "right")
     every = []

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from amdattn.arch.architectures import ARCHITECTURES
+from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm.planning import GRID
 from build_scripts import preload
 from build_scripts.limits import MAX_GRID_YZ
@@ -114,6 +115,7 @@ def _member(
         },
         "grid": GRID,
         "accepts": {
+            "b_dtype": [as_dtype(dtype).name],
             "pointer_align_bytes": 2 if any_alignment else 4,
             "stride_multiple": 1 if any_alignment else 2,
             "row_stride": [-(2**31), 2**31 - 1] if any_alignment else [0, MAX_ALIGNED_STRIDE],

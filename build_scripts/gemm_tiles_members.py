@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from amdattn.arch.architectures import ARCHITECTURES, Architecture
+from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm.problem import SCALES
 from amdattn.ops.gemm.tile_cost import GRID
 from build_scripts.gemm_members import (
@@ -60,7 +61,7 @@ def _member(
         "ELEMENT_B": ELEMENTS.get(of_b, f"k{of_b.capitalize()}"),
         "LAST": 16 * tiles_m * tiles_n - 1,
     }
-    of_8_bits = {"b_dtype": [types[of_b]], "scales": list(SCALES)} if is_8_bit else {}
+    scales = {"scales": list(SCALES)} if is_8_bit else {}
     return {
         **of_product(arch.name, dtype, name, _HEADER, _STRUCT, defines),
         "dtype": types.get(of_a, of_a),
@@ -73,6 +74,7 @@ def _member(
         },
         "grid": GRID,
         "accepts": {
+            "b_dtype": [as_dtype(types.get(of_b, of_b)).name],
             "pointer_align_bytes": 4,
             "stride_multiple": 4 if is_8_bit else 2,
             "row_stride": [0, MAX_ALIGNED_STRIDE],
@@ -83,7 +85,7 @@ def _member(
             "max_n": _MAX_ROWS,
             "max_k": MAX_ALIGNED_STRIDE,
             "max_splits": 1,
-            **of_8_bits,
+            **scales,
         },
         "names_acc": True,
     }

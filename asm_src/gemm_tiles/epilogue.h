@@ -1,5 +1,6 @@
-// From sums to the result: scales, alpha, bias, activation, its factors and rounding. Sums go through the
-// wave's own part of the LDS, 32 rows at a time, so that a lane stores eight neighbours of a row.
+// From sums to the result: scales, alpha, bias, activation, its factors and rounding. Sums go
+// through the wave's own part of the LDS, 32 rows at a time, so that a lane stores eight neighbours
+// of a row.
 #pragma once
 #include "gemm/activation.h"
 #include "gemm_tiles/loop.h"
@@ -39,7 +40,8 @@ class TileEpilogue {
   bool has_results_;  // the others are factors
   bool whole_;        // eight neighbours exist or none, on a boundary of their size
   Eight bias_, bias_of_factors_;
-  // Alpha times the scales of eight rows of B; of the wave's rows of A lane l has those of 64 n + l.
+  // Alpha times the scales of eight rows of B; of the wave's rows of A lane l has those of 64 n +
+  // l.
   Eight scale_, scale_of_factors_;
   float scale_of_rows_[(S::kM + 1) / 2];
 
@@ -122,17 +124,14 @@ class TileEpilogue {
     return usual(((const Global<float>*)from)[nth]);
   }
   // NaN of any payload as one that rounding does not wrap.
-  static __device__ __forceinline__ float usual(float x) {
-    return x == x ? x : __builtin_nanf("");
-  }
+  static __device__ __forceinline__ float usual(float x) { return x == x ? x : __builtin_nanf(""); }
   // That of a lane's row in a turn.
   __device__ __forceinline__ float of_row(int m, int turn, int lane) const {
     if constexpr (!kScales) return 1;
     const int nth = m % 2 * S::kFragment + turn * kRowsAtOnce + lane / kLanesOfRow;
     return ds_bpermute_b32(4 * nth, m < 2 ? scale_of_rows_[0] : scale_of_rows_[S::kM > 2]);
   }
-  __device__ __forceinline__ f32x4 scaled(f32x4 sums, f32x4 scale, float of_row,
-                                          f32x4 bias) const {
+  __device__ __forceinline__ f32x4 scaled(f32x4 sums, f32x4 scale, float of_row, f32x4 bias) const {
     if constexpr (kScales)
       return __builtin_elementwise_fma(sums * scale, f32x4(of_row), bias);
     else
@@ -197,8 +196,8 @@ class TileEpilogue {
       u32x4 to_store;
       unroll<2>([&]<int h>() {
         ordered::settle(sums[turn][h]);
-        const f32x4 x = scaled(__builtin_bit_cast(f32x4, sums[turn][h]), scale_.of[h], rows[turn],
-                               bias_.of[h]);
+        const f32x4 x =
+            scaled(__builtin_bit_cast(f32x4, sums[turn][h]), scale_.of[h], rows[turn], bias_.of[h]);
         for (int i = 0; i < 2; ++i) to_store[2 * h + i] = rounded(x[2 * i], x[2 * i + 1]);
       });
       if (row + (turn - kFirst) * kRowsAtOnce < args_.m && column_ < args_.n)
@@ -236,7 +235,8 @@ class TileEpilogue {
       if (args_.activation != kIdentity)
         for (int i = 0; i < 4; ++i) x[i] = activated(x[i], args_.activation);
       if (args_.up_offset != 0)  // factors are 16 results further on, in the same row
-        x *= scaled(sums_at(at ^ 2 * 16), scale_of_factors_.half(h), of_row, bias_of_factors_.half(h));
+        x *= scaled(sums_at(at ^ 2 * 16), scale_of_factors_.half(h), of_row,
+                    bias_of_factors_.half(h));
       if (args_.out_type == kFloat32)
         put<float>(x, row, column);
       else if (args_.out_type == kBfloat16)

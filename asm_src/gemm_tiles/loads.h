@@ -56,11 +56,12 @@ struct TileLoads {
       const int own = i * S::kBlockRows + row, in = own % S::kFragment;
       const int nth = own / S::kFragment * x.each() + (in & (x.each() - 1));
       const int further = in < x.each() ? 0 : x.up_offset;
-      offset[i] = uint32_t((nth < last ? nth : last) + further) * uint32_t(S::Elements::kBytes * x.stride) +
-                  16 * chunk[i % 2];
+      offset[i] =
+          uint32_t((nth < last ? nth : last) + further) * uint32_t(S::Elements::kBytes * x.stride) +
+          16 * chunk[i % 2];
     });
-    return uniform_descriptor(x.base + uint64_t(uint32_t(base)) * uint32_t(S::Elements::kBytes * x.stride),
-                              kAllBytes);
+    return uniform_descriptor(
+        x.base + uint64_t(uint32_t(base)) * uint32_t(S::Elements::kBytes * x.stride), kAllBytes);
   }
   // In front of the loads of a step, even or odd ones: lanes beyond the end of k read 0.
   template <int odd>

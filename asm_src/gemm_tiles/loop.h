@@ -7,8 +7,8 @@
 template <class S>
 struct TileLoop {
   using Order = TileOrder<S>;
-  // Lane l has row l % 32 of a fragment, of a read's 32 bytes 16 from 16 (l / 32) on. Of a fragment of
-  // the result lane l has m = l % 32, n = 8 i + 4 (l / 32) + 0..3 in registers 4 i .. 4 i + 3.
+  // Lane l has row l % 32 of a fragment, of a read's 32 bytes 16 from 16 (l / 32) on. Of a fragment
+  // of the result lane l has m = l % 32, n = 8 i + 4 (l / 32) + 0..3 in registers 4 i .. 4 i + 3.
   using Elements = S::Elements;
   Elements::Operand a[2][S::kM], b[2][S::kN];
   uint32_t read_a[S::kReadsOfRow], read_b[S::kReadsOfRow];
@@ -27,7 +27,8 @@ struct TileLoop {
   }
   template <int part, int n>
   __device__ __forceinline__ void read() {
-    constexpr int kSet = part % 2, kNth = n % Elements::kReads, kFrom = part * Elements::kReads + kNth;
+    constexpr int kSet = part % 2, kNth = n % Elements::kReads,
+                  kFrom = part * Elements::kReads + kNth;
     constexpr int kOf = n / Elements::kReads, kIsB = kOf >= S::kM, f = kIsB ? kOf - S::kM : kOf;
     constexpr int kOffset = f * S::kFragment * S::kRowBytes;
     if constexpr (kIsB)

@@ -1,8 +1,8 @@
 // Sizes of one member of the family for many rows, all known at compile time.
 #pragma once
 #include "arch/limits.h"
-#include "isa/unroll.h"
 #include "gemm_tiles/element.h"
+#include "isa/unroll.h"
 
 // A workgroup of four waves, two along m and two along n, makes a tile of the result. A wave has
 // kM x kN fragments of 32 x 32 of it. A step is a cache line of each row, 128 bytes along k; a

@@ -8,13 +8,13 @@ namespace ordered {
 using u32x8 = uint32_t __attribute__((ext_vector_type(8)));
 
 // 16 elements of k, eight a lane.
-#define MFMA(of_a, of_b)                                                                       \
-  template <int kD>                                                                            \
-  __device__ __forceinline__ void v_mfma_f32_32x32x16_##of_a##_##of_b##_into_acc(bf16x4 a,     \
-                                                                                 bf16x4 b) {   \
-    asm volatile("v_mfma_f32_32x32x16_" #of_a "_" #of_b " a[%c2:%c3], %0, %1, a[%c2:%c3]" ::"v"( \
-                     a),                                                                       \
-                 "v"(b), "n"(kD), "n"(kD + 15));                                               \
+#define MFMA(of_a, of_b)                                                                     \
+  template <int kD>                                                                          \
+  __device__ __forceinline__ void v_mfma_f32_32x32x16_##of_a##_##of_b##_into_acc(bf16x4 a,   \
+                                                                                 bf16x4 b) { \
+    asm volatile("v_mfma_f32_32x32x16_" #of_a "_" #of_b                                      \
+                 " a[%c2:%c3], %0, %1, a[%c2:%c3]" ::"v"(a),                                 \
+                 "v"(b), "n"(kD), "n"(kD + 15));                                             \
   }
 MFMA(fp8, fp8)
 MFMA(fp8, bf8)

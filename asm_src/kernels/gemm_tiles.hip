@@ -9,8 +9,8 @@
 
 namespace {
 
-using S = TileShape<TILES_M, TILES_N, STAGES,
-                    TileElements<TileElement::ELEMENT, TileElement::ELEMENT_B>>;
+using S =
+    TileShape<TILES_M, TILES_N, STAGES, TileElements<TileElement::ELEMENT, TileElement::ELEMENT_B>>;
 static_assert(LAST == 16 * S::kFragments - 1);
 
 __device__ __forceinline__ void gemm_tile(const GemmTilesArgs& args) {

@@ -10,10 +10,22 @@ import pytest
 import amdattn
 from amdattn.device import runtime
 from amdattn.ops.gemm import tile_cost
-from tests.support.gemm_family import KERNELS, SOME_NAMES, Call, operands
+from tests.support.gemm_family import KERNELS, OF_8_BITS, SOME_NAMES, Call, operands
 
-TILES = {row.name: row for row in KERNELS if row.grid == tile_cost.GRID}
-NAMES = [one for one in SOME_NAMES if one.values[0] in TILES]
+TILES = {row.name: row for row in (*KERNELS, *OF_8_BITS) if row.grid == tile_cost.GRID}
+# Those of 8 bits differ in the matrix instruction only.
+_DEFAULT = ("_e4m3_t", "_e5m2_e4m3_t128x128", "_e4m3_e5m2_t256x128")
+_NAMES_8_BIT = [
+    pytest.param(row.name, marks=() if any(w in row.name for w in _DEFAULT) else pytest.mark.slow)
+    for row in OF_8_BITS
+]
+NAMES = [one for one in SOME_NAMES if one.values[0] in TILES] + _NAMES_8_BIT
+
+
+def length(name: str, k: int) -> int:
+    """As many elements along k, or a few more: what the kernel takes."""
+    multiple: int = TILES[name].accepts["k_multiple"]
+    return -(-k // multiple) * multiple
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -21,7 +33,7 @@ def test_sizes_around_tiles(name: str) -> None:
     """One tile, one more row or column, and steps of k that are cut anywhere."""
     m, n = (TILES[name].tile[axis] for axis in "mn")
     for further_m, further_n, k in ((0, 0, 64), (1, 8, 72), (-1, 9, 200), (5, -3, 128), (1, 1, 8)):
-        Call(m + further_m, n + further_n, k, name).check()
+        Call(m + further_m, n + further_n, length(name, k), name).check()
 
 
 @pytest.mark.parametrize(
@@ -40,7 +52,20 @@ def test_every_end_of_a_tile(name: str, options: dict[str, Any]) -> None:
     """Sixteen-byte stores and, where columns do not allow them, one by one."""
     m, n = (TILES[name].tile[axis] for axis in "mn")
     for columns in (n // 2 + 16, n // 2 + 13):
-        Call(m // 2 + 7, columns, 136, name, options).check()
+        Call(m // 2 + 7, columns, length(name, 136), name, options).check()
+
+
+@pytest.mark.parametrize("kinds", [("row", "row"), ("tensor", "row"), (None, "tensor")], ids=str)
+@pytest.mark.parametrize("name", _NAMES_8_BIT)
+def test_scales(name: str, kinds: tuple[str | None, str | None]) -> None:
+    """Of all or of each row, beside alpha and bias, by every end of a tile."""
+    m, n = (TILES[name].tile[axis] for axis in "mn")
+    scales = dict(zip(("scale_a", "scale_b"), kinds, strict=True))
+    for out_dtype in ("bfloat16", "float16", "float32"):
+        options = {**scales, "out_dtype": out_dtype, "alpha": 0.7}
+        Call(m + 5, n + 16, 144, name, options).check()
+    for activation in ("silu", "silu_and_mul"):
+        Call(m // 2 + 3, n // 2 + 13, 64, name, {**scales, "activation": activation}).check()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -48,14 +73,14 @@ def test_every_tile_is_made_once(name: str) -> None:
     """Of grids that fill no window and no round of the XCDs."""
     m, n = (TILES[name].tile[axis] for axis in "mn")
     for tiles_m, tiles_n in ((1, 9), (tile_cost.WINDOW + 1, 1), (tile_cost.WINDOW + 3, 3)):
-        Call(tiles_m * m - 1, tiles_n * n - 8, 8, name, with_bias=False).check()
+        Call(tiles_m * m - 1, tiles_n * n - 8, length(name, 8), name, with_bias=False).check()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_equal_bits_and_no_findings(name: str) -> None:
     """Whatever the order of waves and workgroups; outputs are NaN before."""
     m, n = (TILES[name].tile[axis] for axis in "mn")
-    call = Call(m + 3, n + 24, 264, name)
+    call = Call(m + 3, n + 24, length(name, 264), name)
     first = call.run()
     for seed in (1, 2):
         amdattn.virtual.set_option("seed", seed)
@@ -71,10 +96,11 @@ def test_equal_bits_and_no_findings(name: str) -> None:
 def test_a_row_does_not_depend_on_the_others(name: str) -> None:
     """Equal bits alone, in another tile, and beside NaN."""
     m, n = (TILES[name].tile[axis] for axis in "mn")
-    call = Call(m + 9, n + 5, 200, name)
+    k = length(name, 200)
+    call = Call(m + 9, n + 5, k, name)
     a, b, bias = call.inputs()
     whole = call.run()
-    alone = Call(9, n + 5, 200, name).run(a[m:], b, bias)
+    alone = Call(9, n + 5, k, name).run(a[m:], b, bias)
     assert alone.tobytes() == whole[m:].tobytes()
     a[:m] = np.nan
     assert call.run(a, b, bias)[m:].tobytes() == whole[m:].tobytes()

@@ -19,7 +19,9 @@ from tests.support.attention.family import Guarded
 from tests.support.shipped import shipped
 
 Array = npt.NDArray[Any]
-KERNELS = shipped(planning.GEMM)
+_EVERY = {row.name: row for row in shipped(planning.GEMM)}
+KERNELS = [row for row in _EVERY.values() if as_dtype(row.dtype).itemsize > 1]
+OF_8_BITS = [row for row in _EVERY.values() if row not in KERNELS]
 NAMES = [row.name for row in KERNELS]
 WITH_FACTORS = [row.name for row in KERNELS if "silu_and_mul" in row.accepts["activation"]]
 SMALL = "gemm_nt_bf16_m16n16k2"
@@ -38,12 +40,15 @@ SPLITTING = [row.name for row in KERNELS if row.accepts["max_splits"] > 1]
 SOME_SPLITTING = [one for one in SOME_NAMES if one.values[0] in SPLITTING]
 
 
-def operands(m: int, n: int, k: int, dtype: str = "bfloat16") -> tuple[Array, Array, Array]:
+def operands(
+    m: int, n: int, k: int, dtype: str = "bfloat16", b_dtype: str = "", bias_dtype: str = ""
+) -> tuple[Array, Array, Array]:
     """a, b and bias, normally distributed."""
     rng = np.random.default_rng([m, n, k])
-    element = as_dtype(dtype).numpy()
+    types = (dtype, b_dtype or dtype, bias_dtype or dtype)
     return tuple(
-        rng.standard_normal(shape, np.float32).astype(element) for shape in ((m, k), (n, k), (n,))
+        rng.standard_normal(shape, np.float32).astype(as_dtype(one).numpy())
+        for shape, one in zip(((m, k), (n, k), (n,)), types, strict=True)
     )
 
 
@@ -52,7 +57,8 @@ def planned(problem: GemmProblem, kernel: str = "", columns: int = 0) -> GemmPla
 
     columns : of a tile; 0: as planned.
     """
-    rows, props = [row for row in KERNELS if kernel in ("", row.name)], amdattn.device_props()
+    rows = [row for row in _EVERY.values() if kernel in ("", row.name)]
+    props = amdattn.device_props()
     if not columns:
         return GemmPlan.of(planning.plan_gemm(problem, props, rows))
     choices = planning.choices(problem, props, rows)
@@ -86,13 +92,21 @@ class Call:
     @property
     def dtype(self) -> str:
         """Of the inputs."""
-        return "float16" if "fp16" in self.kernel else self.options.get("dtype", "bfloat16")
+        default: str = _EVERY[self.kernel].dtype if self.kernel else "bfloat16"
+        return self.options.get("dtype", default)
+
+    @property
+    def problem(self) -> GemmProblem:
+        """Of the kernel's types."""
+        types = {"dtype": self.dtype}
+        if self.kernel:
+            types["b_dtype"] = _EVERY[self.kernel].accepts["b_dtype"][0]
+        options = {**types, "bias": self.with_bias, **self.options}
+        return GemmProblem(self.m, self.n, self.k, **options)
 
     def plan(self) -> GemmPlan:
         """On the bound device."""
-        options = {"dtype": self.dtype, "bias": self.with_bias, **self.options}
-        problem = GemmProblem(self.m, self.n, self.k, **options)
-        return planned(problem, self.kernel, self.columns)
+        return planned(self.problem, self.kernel, self.columns)
 
     @property
     def has_factors(self) -> bool:
@@ -101,8 +115,18 @@ class Call:
 
     def inputs(self) -> list[Array]:
         """a, b and the bias if there is one."""
-        rows = self.n * (1 + self.has_factors)
-        return list(operands(self.m, rows, self.k, self.dtype))[: 2 + self.with_bias]
+        of = self.problem
+        made = operands(self.m, of.b_rows, self.k, of.dtype, of.b_dtype, of.bias_dtype)
+        return list(made)[: 2 + self.with_bias]
+
+    def scales(self) -> dict[str, Array]:
+        """Those that the options name, from 2^-3 to 2^3 and of either sign."""
+        rng = np.random.default_rng([self.m, self.n])
+        return {
+            name: (np.exp2(rng.uniform(-3, 3, shape)) * rng.choice([-1, 1], shape)).astype("f4")
+            for name, shape in self.problem.input_shapes.items()
+            if name.startswith("scale")
+        }
 
     def run(self, *arrays: Any, stream: Any = None, guard: int = 8) -> Array:
         """The result from inside a larger buffer of NaN, of which the rest must stay as it was.
@@ -116,6 +140,7 @@ class Call:
             for x in (arrays or self.inputs())
         )
         more: dict[str, Any] = {"bias": bias[0]} if bias else {}
+        more |= {name: amdattn.asarray(x) for name, x in self.scales().items()}
         if plan.workspace.total_bytes:
             more["workspace"] = workspace = plan.new_workspace()
         amdattn.synchronize()
@@ -144,12 +169,14 @@ class Call:
     def rounded(self, *arrays: Array) -> Array:
         """The exact result, rounded once."""
         exact, _ = self.reference(*(arrays or self.inputs()))
-        element = as_dtype(self.options.get("out_dtype", self.dtype)).numpy()
+        element = as_dtype(self.problem.out_dtype).numpy()
         return exact.astype(np.float32).astype(element)
 
     def reference(self, a: Array, b: Array, bias: Array | None = None) -> tuple[Array, Array]:
         """The exact result, and by how much float32 sums may miss it."""
         wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
+        scales = {name: x.astype(np.float64)[:, None] for name, x in self.scales().items()}
+        wide_a, wide_b = wide_a * scales.get("scale_a", 1), wide_b * scales.get("scale_b", 1)
         alpha = float(self.options.get("alpha", 1.0))
         exact = alpha * (wide_a @ wide_b.T)
         terms = abs(alpha) * (np.abs(wide_a) @ np.abs(wide_b).T)

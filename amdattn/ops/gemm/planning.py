@@ -340,7 +340,10 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
             found.append(Mismatch(argument, value, tuple(allowed)))
 
     require("dtype", problem.dtype, (kernel.dtype,))
-    require("b_dtype", problem.b_dtype, kernel.accepts.get("b_dtype", (kernel.dtype,)))
+    require("b_dtype", problem.b_dtype, kernel.accepts["b_dtype"])
+    for name in ("scale_a", "scale_b"):
+        if (scale := getattr(problem, name)) is not None:
+            require(name, scale, kernel.accepts["scales"])
     require("out_dtype", problem.out_dtype, kernel.accepts["out_dtype"])
     require("activation", problem.activation, kernel.accepts["activation"])
     limits = {"m": problem.m, "n": problem.n, "k": problem.k, "splits": problem.split_k}

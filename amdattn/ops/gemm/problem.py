@@ -46,8 +46,8 @@ class GemmProblem:
     b_dtype : str, optional
         Element type of b where that is the other 8-bit one; defaults to `dtype`.
     scale_a, scale_b : {"tensor", "row"}, optional
-        Of 8-bit types: whether there is one float32 that all of a, or b, is multiplied by, or one of
-        each row; None: there is none.
+        Of 8-bit types: whether one float32 is for all of a, or b, or each row has one; None: there
+        is none.
 
     Raises
     ------
