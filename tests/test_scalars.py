@@ -130,20 +130,22 @@ INTEGERS |= {"max_total_k": (24, 30)}
 INTEGERS |= {"m": (4, 8), "n": (32, 64), "k": (128, 256)}
 FLAGS = dict.fromkeys(("causal", "deterministic", "top_left", "sinks", "bias"), (False, True))
 FLAGS |= dict.fromkeys(("return_attn_probs", "return_lse", "aligned"), (False, True))
-WORDS = {"round_mode", "layout", "activation", "gather", "kv_layout"}
+WORDS = {"round_mode", "layout", "activation", "gather", "kv_layout", "scale_a", "scale_b"}
 OF_PAGES = {"kv_layout", "max_total_k"}  # which only arrays in pages have
 # Arrays, dtypes, and pairs, which have tests of their own.
 OTHERS = {
     *("q", "k", "v", "kv", "qkv", "cu_seqlens_q", "cu_seqlens_k", "cu_seqlens", "out", "lse"),
     *("alibi_slopes", "block_table", "a", "b", "workspace", "out_dtype", "dtype", "window_size"),
+    "b_dtype",
     *("device", "k_descale", "v_descale", "seqused_k"),
 }
+ARRAYS = ("sinks", "bias", "k", "scale_a", "scale_b")  # of some calls
 ARRAY_NAMES = {dense: {"sinks"}, product: {"bias"}}
 
 
 def _arguments(call):
     for name in inspect.signature(CALLS[call]).parameters:
-        is_array = call not in (planned, planned_product) and name in ("sinks", "bias", "k")
+        is_array = call not in (planned, planned_product) and name in ARRAYS
         if name in OTHERS and not (call is planned_product and name == "k"):
             continue
         if not is_array and (call is varlen_paged) == (name in OF_PAGES):

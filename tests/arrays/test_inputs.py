@@ -506,7 +506,7 @@ def test_messages_list_what_there_is():
     a = np.ones((4, 64), np.float32)
     for call, text in (
         (lambda: amdattn.flash_attn_func(x, x, x), "dtype=float32 .*(have bfloat16, float16)"),
-        (lambda: amdattn.gemm_nt(a, a), "dtype=float32 .*(have bfloat16, float16)"),
+        (lambda: amdattn.gemm_nt(a, a), "dtype=float32 .*(have bfloat16, float16, float8_e4m3"),
         (lambda: amdattn.flash_attn_func(y, y, y, num_splits=40), "40 is not built (have 0..16)"),
         (
             lambda: amdattn.flash_attn_func(y, y, y, softcap=4000.0),

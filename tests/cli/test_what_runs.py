@@ -27,7 +27,9 @@ from benchmarks import sampling_accuracy as accuracy
 LISTED = Path(__file__).with_name("what_runs.txt")
 
 
-_OF_KERNELS = re.compile(r" with \w+| (?:round_mode=|softcap=|d\d)\S+| b?float16(?= )")
+_OF_KERNELS = re.compile(
+    r" with \w+| (?:round_mode=|softcap=|d\d)\S+| b?float16(?= )| (?:b_dtype=)?float8_\w+"
+)
 
 
 def of_check() -> Iterable[str]:

@@ -32,9 +32,9 @@ class GemmCase(Case[GemmProblem]):
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
         """Random ones; where parts are added in any order, of which every order has one sum."""
         problem, rng = self.problem, np.random.default_rng(seed)
-        element = as_dtype(problem.dtype).numpy()
+        types = {"a": problem.dtype, "b": problem.b_dtype, "bias": problem.bias_dtype}
         return {
-            name: values(rng, shape, problem).astype(element)
+            name: values(rng, shape, problem).astype(as_dtype(types.get(name, "float32")).numpy())
             for name, shape in problem.input_shapes.items()
         }
 
@@ -51,7 +51,7 @@ def values(
 def expected(case: GemmCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
     """Out in float64; wrong by its rounding, and by that of float32 sums in any order."""
     problem = case.problem
-    a, b = (inputs[name].astype(np.float64) for name in ("a", "b"))
+    a, b = (_multiplied(inputs, name) for name in ("a", "b"))
     sums, sizes = problem.alpha * (a @ b.T), abs(problem.alpha) * (np.abs(a) @ np.abs(b).T)
     if problem.bias:
         sums = sums + inputs["bias"].astype(np.float64)
@@ -68,6 +68,13 @@ def expected(case: GemmCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Ex
         error += _OF_ACTIVATION * float(np.abs(out).max())
     rounding = _EPSILON[problem.out_dtype] * float(np.abs(out).max())
     return {"out": Expected(out, error + rounding)}
+
+
+def _multiplied(inputs: Mapping[str, NDArray[Any]], name: str) -> NDArray[np.float64]:
+    """An operand times its scales."""
+    found: NDArray[np.float64] = inputs[name].astype(np.float64)
+    scales = inputs.get(f"scale_{name}")
+    return found if scales is None else found * scales.astype(np.float64)[:, None]
 
 
 def _activated(name: str, x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -108,6 +115,12 @@ _CASES: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
     (18, 21, 328, {"activation": "silu_and_mul", "bias": True}),
 )
 _ODD = (5, 18, 131, {"split_k": 2})
+_OF_8_BITS: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
+    (1, 1, 16, {}),
+    (19, 70, 208, {"bias": True, "out_dtype": "float32", "scale_a": "row", "scale_b": "row"}),
+    (66, 33, 1104, {"alpha": -0.5, "scale_a": "tensor", "out_dtype": "float16", "bias": True}),
+    (18, 21, 336, {"activation": "silu_and_mul", "scale_b": "row", "bias": True}),
+)
 _ACTIVATIONS = tuple(
     (7, 33, 264, {"activation": name + suffix})
     for name in ("gelu", "gelu_tanh")
@@ -122,8 +135,10 @@ def cases(row: KernelSpec | None) -> Iterator[GemmCase]:
             yield GemmCase(GemmProblem(m, n, k, aligned=k % 2 == 0, **options))
         return
     odd = (_ODD,) if row.accepts["k_multiple"] == 1 else ()
-    for m, n, k, options in (*_CASES, *odd):
-        problem = GemmProblem(m, n, k, row.dtype, **options)
+    of_8_bits = as_dtype(row.dtype).itemsize == 1
+    (b_dtype,) = row.accepts["b_dtype"]
+    for m, n, k, options in _OF_8_BITS if of_8_bits else (*_CASES, *odd):
+        problem = GemmProblem(m, n, k, row.dtype, b_dtype=b_dtype, **options)
         if not planning.mismatches(row, problem):
             yield GemmCase(problem, kernel=row.name)
 

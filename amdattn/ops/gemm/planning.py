@@ -340,7 +340,8 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
             found.append(Mismatch(argument, value, tuple(allowed)))
 
     require("dtype", problem.dtype, (kernel.dtype,))
-    require("b_dtype", problem.b_dtype, kernel.accepts["b_dtype"])
+    if problem.is_8_bit:
+        require("b_dtype", problem.b_dtype, kernel.accepts["b_dtype"])
     for name in ("scale_a", "scale_b"):
         if (scale := getattr(problem, name)) is not None:
             require(name, scale, kernel.accepts["scales"])

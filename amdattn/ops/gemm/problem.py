@@ -80,8 +80,7 @@ class GemmProblem:
                 raise ValueError(f"{name}={count} must be in {least}..{INT32_MAX}")
             put(name, count)
         put("dtype", as_dtype(self.dtype).name)
-        default = "bfloat16" if self.is_8_bit else self.dtype
-        put("out_dtype", as_dtype(self.out_dtype or default, "out_dtype").name)
+        put("out_dtype", as_dtype(self.out_dtype or self._usual_out_dtype, "out_dtype").name)
         put("b_dtype", as_dtype(self.b_dtype or self.dtype, "b_dtype").name)
         self._check_types()
         for name in ("bias", "aligned", "deterministic"):
@@ -105,6 +104,10 @@ class GemmProblem:
                 raise ValueError(f"{name}={scale!r} must be None or one of {', '.join(SCALES)}")
             if not self.is_8_bit:
                 raise ValueError(f"{name}={scale!r} is of 8-bit types; dtype is {self.dtype}")
+
+    @property
+    def _usual_out_dtype(self) -> str:
+        return "bfloat16" if self.is_8_bit else self.dtype
 
     @property
     def element_bytes(self) -> int:
@@ -162,7 +165,10 @@ class GemmProblem:
     def brief(self) -> str:
         """Sizes and what is less usual."""
         text = f"m{self.m} n{self.n} k{self.k}" + f" {self.dtype}" * (self.dtype != "bfloat16")
-        text += f" to {self.out_dtype}" * (self.out_dtype != self.dtype) + " bias" * self.bias
+        text += (
+            f" to {self.out_dtype}" * (self.out_dtype != self._usual_out_dtype)
+            + " bias" * self.bias
+        )
         text += f" {self.activation}" * (self.activation is not None)
         text += f" split_k={self.split_k}" * (self.split_k > 0)
         return text + " any order" * (not self.deterministic) + self._types_text
