@@ -116,6 +116,7 @@ def _member(
         "grid": GRID,
         "accepts": {
             "b_dtype": [as_dtype(dtype).name],
+            "scales": [None],
             "pointer_align_bytes": 2 if any_alignment else 4,
             "stride_multiple": 1 if any_alignment else 2,
             "row_stride": [-(2**31), 2**31 - 1] if any_alignment else [0, MAX_ALIGNED_STRIDE],

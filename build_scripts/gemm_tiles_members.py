@@ -61,7 +61,6 @@ def _member(
         "ELEMENT_B": ELEMENTS.get(of_b, f"k{of_b.capitalize()}"),
         "LAST": 16 * tiles_m * tiles_n - 1,
     }
-    scales = {"scales": list(SCALES)} if is_8_bit else {}
     return {
         **of_product(arch.name, dtype, name, _HEADER, _STRUCT, defines),
         "dtype": types.get(of_a, of_a),
@@ -75,6 +74,7 @@ def _member(
         "grid": GRID,
         "accepts": {
             "b_dtype": [as_dtype(types.get(of_b, of_b)).name],
+            "scales": [None, *SCALES] if is_8_bit else [None],
             "pointer_align_bytes": 4,
             "stride_multiple": 4 if is_8_bit else 2,
             "row_stride": [0, MAX_ALIGNED_STRIDE],
@@ -85,7 +85,6 @@ def _member(
             "max_n": _MAX_ROWS,
             "max_k": MAX_ALIGNED_STRIDE,
             "max_splits": 1,
-            **scales,
         },
         "names_acc": True,
     }

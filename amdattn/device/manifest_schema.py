@@ -147,8 +147,9 @@ _ACCEPTS: Mapping[str, Rule] = {
     ),
     "round_mode": _WORDS,
     **dict.fromkeys(("out_dtype", "b_dtype"), _list_of(_DTYPE)),
-    "scales": _list_of(_NAME),
-    "activation": _list_of(_either(Rule(lambda x: x is None, "null"), _NAME)),
+    **dict.fromkeys(
+        ("activation", "scales"), _list_of(_either(Rule(lambda x: x is None, "null"), _NAME))
+    ),
     "tile_rows": _list_of(_POSITIVE),
     **dict.fromkeys(
         (

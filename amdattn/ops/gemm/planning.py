@@ -343,8 +343,7 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
     if problem.is_8_bit:
         require("b_dtype", problem.b_dtype, kernel.accepts["b_dtype"])
     for name in ("scale_a", "scale_b"):
-        if (scale := getattr(problem, name)) is not None:
-            require(name, scale, kernel.accepts["scales"])
+        require(name, getattr(problem, name), kernel.accepts["scales"])
     require("out_dtype", problem.out_dtype, kernel.accepts["out_dtype"])
     require("activation", problem.activation, kernel.accepts["activation"])
     limits = {"m": problem.m, "n": problem.n, "k": problem.k, "splits": problem.split_k}
