@@ -37,7 +37,7 @@ class _Launch:
     cus: int = 0  # of a smaller device, of which a workgroup has more to do; 0: all
     stale: bool = False  # a launch before was aborted
     large: bool = False  # v, so that sums of products with it overflow
-    nan: bool = False  # in the last heads of q, k and the cache, behind the columns of those before
+    nan: bool = False  # in heads of q, k and the cache, behind the columns of those before
     floats: bool = False  # results of float32, as for a merge with other keys
     unseen: bool = False  # every key, though there are some, which are appended
     sunk: bool = False  # sinks of which some are none
@@ -47,10 +47,11 @@ class _NanBehind(DecodeCase):
     """With what is next to the columns of a head not a number."""
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
-        """As of others, but for the last heads."""
+        """As of others, but for the last heads, of q every second one: rows of all tiles are."""
         made = super().inputs(seed)
-        for name in {"q", "k", "k_cache"} & made.keys():
+        for name in {"k", "k_cache"} & made.keys():
             made[name][..., -1, :] = np.nan
+        made["q"][..., 1::2, :] = np.nan
         return made
 
 
@@ -161,6 +162,8 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
     """
     columns, rows, keys = kernel.params["columns"], kernel.params["rows"], kernel.tile["keys"]
     two_tiles = rows // 4 + 1  # heads of a group, of which each has four queries
+    # Of a kernel of several tiles heads, of which each has a query, that come to the last one.
+    heads, pairs, fours = (2, 1, 2) if rows == 16 else (rows - 3, rows // 2, rows // 4)
     paged = {"page_size": 16}
     steps = {**paged, "causal": True}
     narrow = {"head_dim_v": columns - 24}
@@ -202,7 +205,7 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
         ),
         *(
             _Launch(
-                *((3, 2, more, 2, 2, columns - 8), (keys - 20, two - 15, 13)),
+                *((3, 2, more, 2 * pairs, 2, columns - 8), (keys - 20, two - 15, 13)),
                 {"seqlen_new": 40, **narrow, **turned(more, columns - 16, interleaved)},
                 cus=2,
             )
@@ -242,15 +245,20 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
             for parts in ({}, {"num_splits": 2})
         ),
         # Heads that end inside of each step of the columns.
+        _Launch(
+            *((2, 4, more, 2 * two_tiles, 2, 24), (keys - 20, two - 15)),
+            {"seqlen_new": 40, "head_dim_v": 16},
+            cus=1,
+            nan=True,
+        ),
         *(
             _Launch(
-                *((2, 4, more, 2 * two_tiles, 2, head_dim), (keys - 20, two - 15)),
+                *((1, 4, keys + 32, rows // 2, 2, head_dim), (keys - 20,)),
                 {"seqlen_new": 40, "head_dim_v": 16},
                 cus=1,
                 nan=True,
             )
-            for head_dim in (24, 40, 72)
-            if head_dim <= columns
+            for head_dim in range(40, columns, 32)
         ),
         _Launch(
             *((2, 1, keys + 32, 2, 1, columns), (keys - 2, keys + 27)),
@@ -262,8 +270,13 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
             {"num_splits": 9, "sinks": True},
         ),
         _Launch((3, 1, two - 5, 4, 2, columns), options={"num_splits": 2, **seen}, cus=3),
-        # Scores of which some of any turn are far above those before.
-        _Launch((2, 1, 6 * keys, 4, 1, columns), options={"softmax_scale": 2.0}, cus=1),
+        # Scores of which some of any turn are far above those before; so far that it takes two
+        # steps from one to the other, of turns, of waves and of parts.
+        _Launch((2, 1, 6 * keys, heads, 1, columns), options={"softmax_scale": 2.0}, cus=1),
+        *(
+            _Launch((1, 1, 2 * two, heads, 1, columns), options={"softmax_scale": 30.0, **parts})
+            for parts in ({"num_splits": 1}, {"num_splits": 2})
+        ),
         _Launch(
             *((2, 2, 3 * keys, 2, 1, columns), (3 * keys, two + 9)),
             {"cache_batch_idx": True, "num_pages": 3, "softcap": 20.0, "num_splits": 1, **seen},
@@ -290,7 +303,7 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
         # Angles of float32; a window that begins inside of a turn; sums that overflow.
         *(
             _Launch(
-                *((3, 2, more, 2, 2, columns - 8), (keys - 20, two - 15, 13)),
+                *((3, 2, more, 2 * pairs, 2, columns - 8), (keys - 20, two - 15, 13)),
                 {"seqlen_new": 40, **turned(more, columns - 16, interleaved), **wide},
                 cus=2,
             )
@@ -301,13 +314,13 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
             {**paged, **narrow, "num_splits": 1, "window_size": (keys + 12, 1)},
         ),
         *(
-            _Launch((1, 1, two - 5, 2, 1, columns), options=parts, large=True)
+            _Launch((1, 1, two - 5, heads, 1, columns), options=parts, large=True)
             for parts in ({"num_splits": 1}, {"num_splits": 2}, {"num_splits": 2, "sinks": True})
         ),
         # Results of float32, also of rows that see no key; sums that overflow, of which some keys
         # are left out.
         *(
-            _Launch((3, 4, two, 2, 1, columns), (keys + 3, 0, 2), kind, floats=True)
+            _Launch((3, 4, two, fours, 1, columns), (keys + 3, 0, 2), kind, floats=True)
             for kind in (
                 {"num_splits": 1, "causal": True},
                 {"num_splits": 2, "causal": True},
@@ -324,7 +337,7 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
             for floats in (False, True)
         ),
         *(
-            _Launch((1, 1, two - 5, 2, 1, columns), options=parts, large=True, floats=True)
+            _Launch((1, 1, two - 5, heads, 1, columns), options=parts, large=True, floats=True)
             for parts in ({"num_splits": 1}, {"num_splits": 2, "softmax_scale": 0.3})
         ),
         *(
@@ -332,17 +345,17 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
             for kind in ({}, {"num_splits": 2})
         ),
         *(
-            _Launch((2, 1, two, 4, 2, columns), options={"sinks": True, **parts}, sunk=True)
+            _Launch((2, 1, two, 2 * heads, 2, columns), options={"sinks": True, **parts}, sunk=True)
             for parts in ({"num_splits": 1}, {"num_splits": 2})
         ),
         # What is appended, of which no query sees the first keys; by one of two tiles of rows.
         *(
             _Launch(
-                *((2, 1, more, heads, 1, columns), (keys - 20, two - 15)),
+                *((2, 1, more, group, 1, columns), (keys - 20, two - 15)),
                 {"seqlen_new": 40, "window_size": (9, 1), **kind},
                 cus=1,
             )
-            for heads in (2, rows + 1)
+            for group in (2, rows + 1)
             for kind in ({}, paged)
         ),
         _Launch((66, 1, keys + 16, 1, 1, columns), (1, 2, 3, 4, 5, 6, keys + 1), seen, cus=38),

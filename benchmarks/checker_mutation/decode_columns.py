@@ -13,7 +13,7 @@ from benchmarks.checker_mutation import registers as regs
 from benchmarks.checker_mutation.code import Instruction
 from benchmarks.checker_mutation.kernel import KernelCode
 from benchmarks.checker_mutation.makers import initial, sources
-from benchmarks.checker_mutation.masks import compared, maker
+from benchmarks.checker_mutation.masks import compared, makers
 from benchmarks.checker_mutation.uniform import Taken
 
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
@@ -70,15 +70,19 @@ def step(code: KernelCode, save: Instruction | None) -> Step | None:
 def is_nested(code: KernelCode, inst: Instruction) -> bool:
     """Whether only later steps follow `s_or_b64 exec, exec, mask` until an outer mask is restored.
 
-    Then those who were in the step of that mask are enough.
+    Then those who were in the step of that mask are enough. Code of a step may stand twice: behind
+    lanes that were in the step before, and where there were none.
     """
     if not _restores(inst) or _restores(code.at(inst.end)):
         return False
-    earlier = step(code, maker(code, inst.pc, inst.operands[2]))
+    restored = [step(code, code.at(pc)) for pc in makers(code, inst.pc, inst.operands[2])]
+    earlier = [one for one in restored if one is not None]
+    if not earlier or len(earlier) < len(restored):
+        return False
     todo, seen = [inst.end], set[int]()
     while todo:
         pc = todo.pop()
-        if earlier is None or pc not in code.index:
+        if pc not in code.index:
             return False
         compare = code.at(pc)
         if pc in seen or _restores(compare):
@@ -88,7 +92,9 @@ def is_nested(code: KernelCode, inst: Instruction) -> bool:
             todo += code.successors[pc]
             continue
         later = step(code, code.at(compare.end))
-        if later is None or not compare.mnemonic.startswith("v_cmp") or not earlier.holds(later):
+        if later is None or not compare.mnemonic.startswith("v_cmp"):
+            return False
+        if not all(one.holds(later) for one in earlier):
             return False
         todo += _ends(code, later.save)
     return bool(seen)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Iterator
 
-from benchmarks.checker_mutation import registers as regs
+from amdattn.device import manifest
+from amdattn.ops.decode.planning import DECODE
+from benchmarks.checker_mutation import decode_turns, registers as regs
 from benchmarks.checker_mutation.code import Instruction
-from benchmarks.checker_mutation.decode_columns import is_nested
+from benchmarks.checker_mutation.decode_columns import is_nested, step
 from benchmarks.checker_mutation.generate import Mutant
 from benchmarks.checker_mutation.kernel import KernelCode
 from benchmarks.checker_mutation.makers import sources
-from benchmarks.checker_mutation.masks import compared, shrinks
+from benchmarks.checker_mutation.masks import compared, makers, shrinks
 
 _UPPER_HALF = (
     "the mask has every lane that is there: the columns of this step are in the upper half of what "
@@ -20,7 +24,16 @@ NESTED_COLUMNS = (
     "the lanes that stay away have no column in this step of the row, and so they have none in the "
     "later ones, which only these loads and stores follow; then the mask of the rows is restored"
 )
+ROWS_THERE = (
+    "the lanes that are let in as well are of rows that are not there: they take the first row's "
+    "Q, and nobody stores what comes of it"
+)
+COLUMNS_OF_O = (
+    "the lanes that are let in as well load columns of V behind the head's, of the rows that there "
+    "are: they come to columns of O that are not stored"
+)
 _COLUMNS = re.compile(r"_d(\d+)_")
+_CROSSES_LANES = ("v_readfirstlane", "v_readlane", "ds_", "s_barrier")
 
 
 def argument(kernel: str, code: KernelCode, mutant: Mutant) -> str:
@@ -30,9 +43,13 @@ def argument(kernel: str, code: KernelCode, mutant: Mutant) -> str:
         most = _COLUMNS.search(kernel)
         if most and _is_in_the_upper_half(code, inst, int(most[1])):
             return _UPPER_HALF
+    if mutant.kind == "EXEC" and _takes_the_first_row(code, inst):
+        return ROWS_THERE
+    if mutant.kind == "EXEC" and _is_for_columns_of_v(code, inst):
+        return COLUMNS_OF_O
     if mutant.kind == "EXEC" and is_nested(code, inst):
         return NESTED_COLUMNS
-    return ""
+    return decode_turns.argument(code, mutant)
 
 
 def _is_in_the_upper_half(code: KernelCode, inst: Instruction, columns: int) -> bool:
@@ -52,6 +69,89 @@ def _is_in_the_upper_half(code: KernelCode, inst: Instruction, columns: int) -> 
         )
         and shrinks(code, compare.pc, inst.pc)
     )
+
+
+def _is_for_columns_of_v(code: KernelCode, inst: Instruction) -> bool:
+    """`if (column < head_dim_v) ...`, where nothing is done but computing where these are."""
+    one = step(code, inst)
+    return (
+        one is not None
+        and one.bound == {(True, _offset_of("head_dim_v"))}
+        and all(
+            i.mnemonic.startswith(("v_", "s_nop")) and not i.mnemonic.startswith(_CROSSES_LANES)
+            for i in _until_restored(code, inst)
+        )
+    )
+
+
+@functools.cache
+def _offset_of(argument: str) -> int:
+    """Of one of the arguments, which all kernels of the family have alike."""
+    offsets = {
+        offset
+        for row in manifest.kernels()
+        if row.op == DECODE
+        for name, offset, *_ in row.kernarg.fields
+        if name == argument
+    }
+    (offset,) = offsets
+    return int(offset)
+
+
+def _takes_the_first_row(code: KernelCode, inst: Instruction) -> bool:
+    """`row = query < queries ? row : 0; if (query < queries) ...`, where there are only loads of Q.
+
+    None of their addresses is made of the row but by that choice.
+    """
+    if inst.mnemonic != "s_and_saveexec_b64":
+        return False
+    found = compared(code, inst, "v_cmp_gt_i32", "v_cmp_lt_i32")
+    if found is None:
+        return False
+    compare, _, query = found
+    rows = _makers(code, compare.pc, query)
+    masked = list(_until_restored(code, inst))
+    if not rows or any(
+        i.mnemonic.startswith(_CROSSES_LANES) or regs.is_store(i) or regs.is_atomic(i)
+        for i in masked
+    ):
+        return False
+    loads = [i for i in masked if regs.is_vmem(i)]
+    addresses = [(i.pc, one) for i in loads for one in regs.registers(i.operands[1])]
+    seen: set[int] = set()
+    chosen = False
+    while addresses:
+        at, register = addresses.pop()
+        for pc in sources(code, at, register) - seen:
+            seen.add(pc)
+            made = code.at(pc)
+            if pc in rows:
+                return False
+            if _chooses(code, made, compare.pc):
+                chosen = True
+            elif regs.is_valu(made):
+                addresses += [(pc, one) for one in regs.use(made).reads if one >= regs.VGPR]
+    return chosen
+
+
+def _chooses(code: KernelCode, inst: Instruction, compare: int) -> bool:
+    """0 for the lanes of which a comparison does not hold."""
+    if not inst.mnemonic.startswith("v_cndmask_b32") or inst.operands[1] != "0":
+        return False
+    return makers(code, inst.pc, inst.operands[3]) == {compare}
+
+
+def _until_restored(code: KernelCode, save: Instruction) -> Iterator[Instruction]:
+    """What runs under the mask of an instruction."""
+    seen, todo = set[int](), list(code.successors[save.pc])
+    while todo:
+        pc = todo.pop()
+        inst = code.at(pc)
+        if pc in seen or inst.text == f"s_or_b64 exec, exec, {save.operands[0]}":
+            continue
+        seen.add(pc)
+        yield inst
+        todo += code.successors[pc]
 
 
 def _is_halving(inst: Instruction) -> bool:

@@ -40,8 +40,15 @@ def _traced(code: KernelCode, pc: int, register: int) -> tuple[set[int], set[int
     return found, begun
 
 
+# A register that is wanted for something else in between is kept among the accumulators.
+_COPIES = (
+    *("s_mov_b32", "s_mov_b64", "v_mov_b32_e32", "v_mov_b64"),
+    *("v_accvgpr_read_b32", "v_accvgpr_write_b32", "v_accvgpr_mov_b32"),
+)
+
+
 def _copied_from(inst: Instruction, register: int) -> int | None:
-    if not inst.mnemonic.startswith(("s_mov_b32", "s_mov_b64", "v_mov_b32_e32", "v_mov_b64")):
+    if not inst.mnemonic.startswith(_COPIES):
         return None
     source = sorted(regs.registers(inst.operands[1]))
     target = sorted(regs.registers(inst.operands[0]))

@@ -16,9 +16,14 @@ _WIDENS = ("s_or_b64", "s_or_saveexec_b64", "s_andn2_saveexec_b64")
 
 def maker(code: KernelCode, pc: int, operand: str) -> Instruction | None:
     """The one instruction that can have made what a pair of registers holds at `pc`."""
-    registers = regs.registers(operand)
-    makers = {at for register in registers for at in sources(code, pc, register)}
-    return code.at(makers.pop()) if len(registers) == 2 and len(makers) == 1 else None
+    found = makers(code, pc, operand)
+    return code.at(found.pop()) if len(found) == 1 else None
+
+
+def makers(code: KernelCode, pc: int, operand: str) -> set[int]:
+    """The instructions that can have; none: it is no pair."""
+    pair = regs.registers(operand)
+    return {at for one in pair for at in sources(code, pc, one)} if len(pair) == 2 else set()
 
 
 def compared(

@@ -112,8 +112,15 @@ class WaitAnalysis(ForwardAnalysis[tuple[int, str], int, TooEarly]):
         self._has_barriers = bool(barriers)
         telling = [i for i in code.instructions if i.pc in code.reachable and _tells(i)]
         self._each_tells = frozenset(i.pc for i in telling if of_each_wave(code, i))
-        one_tells = frozenset(i.pc for i in telling) - self._each_tells
-        self._told_behind = frozenset(pc for pc in barriers if _is_told_behind(code, pc, one_tells))
+        one_tells = [i for i in telling if i.pc not in self._each_tells]
+        counted, stored = (
+            frozenset(i.pc for i in one_tells if regs.is_atomic(i) is counts)
+            for counts in (True, False)
+        )
+        self._counted_behind, self._stored_behind = (
+            frozenset(pc for pc in barriers if _is_told_behind(code, pc, by))
+            for by in (counted, stored)
+        )
         super().__init__(code)
 
     def too_early(self) -> frozenset[TooEarly]:
@@ -207,7 +214,11 @@ class WaitAnalysis(ForwardAnalysis[tuple[int, str], int, TooEarly]):
                 return "barrier with an LDS operation pending"
             if pending.mnemonic.startswith("buffer_wbl2"):
                 return "barrier with a write-back of the cache pending"
-            if _for_others(pending) and inst.pc in self._told_behind:
+            # Without a write-back between them a store behind the barrier is data as well, as here
+            # below.
+            is_told = inst.pc in self._counted_behind
+            is_told |= written_back and inst.pc in self._stored_behind
+            if _for_others(pending) and is_told:
                 return "barrier with a store to other workgroups pending"
         # With barriers, what is loaded is read behind the next one: others load a part of it.
         if regs.is_ds(inst) and regs.is_lds_dma(pending) and not self._has_barriers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from benchmarks.checker_mutation.arguments.decode import COLUMNS_OF_O
+from benchmarks.checker_mutation.decode_idioms import COLUMNS_OF_O
 from benchmarks.checker_mutation.stated import Stated
 
 _FIRST_COLUMNS = (

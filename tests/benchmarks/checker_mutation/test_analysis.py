@@ -299,6 +299,9 @@ def test_waits_before_others_are_told() -> None:
     assert too_early(data, short) == set()  # both are data
     assert too_early(data, release, short) == {(2, 0)}
     assert too_early(data, release, wait, short) == set()
+    assert too_early(data, "s_barrier", short) == set()
+    assert too_early(data, release, "s_barrier", short) == {(2, 0), (3, 0)}
+    assert too_early(data, release, wait, "s_barrier", short) == set()
     assert too_early(data, "s_barrier", add) == {(1, 0)}
     assert too_early(data, "s_barrier", "s_barrier", add) == {(2, 0)}
     assert too_early(data, wait, "s_barrier", add) == set()

@@ -55,6 +55,33 @@ def test_lanes_of_a_later_step_are_in_the_step_before() -> None:
     assert not _nested(end="v_mov_b32 v6, 0")
 
 
+def test_columns_that_are_kept_among_the_accumulators() -> None:
+    kept = ("v_accvgpr_write_b32 a4, v1", "v_mov_b32 v1, 7", "v_accvgpr_read_b32 v1, a4")
+    assert _nested(column=(*_COLUMN, *kept))
+    assert not _nested(column=(*_COLUMN, *kept[::2], "v_add_u32 v1, 8, v1"))
+
+
+def test_code_of_a_step_that_stands_twice() -> None:
+    """Where the first step had lanes, and where it had none."""
+
+    def nested(number: str) -> bool:
+        kernel = code(
+            *(*_COLUMN, "v_or_b32 v2, 32, v1", f"v_or_b32 v3, {number}, v1", "v_or_b32 v4, 64, v1"),
+            *(_BOUND, "s_and_saveexec_b64 s[6:7], s[8:9]", "s_cbranch_scc0 3"),
+            *("v_cmp_gt_i32 vcc, s4, v2", "s_and_saveexec_b64 s[2:3], vcc", "s_branch 2"),
+            *("v_cmp_gt_i32 vcc, s4, v3", "s_and_saveexec_b64 s[2:3], vcc"),
+            *("v_mov_b32 v5, v6", _RESTORED, "v_cmp_gt_i32 vcc, s4, v4"),
+            *("s_and_saveexec_b64 s[2:3], vcc", "v_mov_b32 v5, v6", _RESTORED),
+            "s_or_b64 exec, exec, s[6:7]",
+        )
+        inst = next(i for i in kernel.instructions if i.text == _RESTORED)
+        return decode_columns.is_nested(kernel, inst)
+
+    assert nested("32") and nested("64")
+    assert not nested("0x60")  # which has fewer lanes than the later one
+    assert not nested("v7")
+
+
 def test_the_first_step_has_lanes() -> None:
     """So that what it waits for is there for a later one."""
 

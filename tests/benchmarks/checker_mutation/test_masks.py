@@ -138,3 +138,35 @@ def test_lanes_without_a_column_have_none_further_on() -> None:
     assert not _stored(then="v6")
     assert not _stored(end="ds_write_b32 v1, v2")
     assert not _stored(end="v_readfirstlane_b32 s6, v1")
+
+
+def _of_rows(
+    *,
+    row: str = "v_cndmask_b32_e32 v1, 0, v0, vcc",
+    address: str = "v_lshlrev_b32 v2, 3, v1",
+    masked: str = "v_mov_b32 v9, 0",
+) -> bool:
+    """Of `if (row < rows)` around a load of the row, or of the first one."""
+    found = code(
+        [
+            *("v_cvt_i32_f32 v0, v7", "v_cmp_gt_i32 vcc, s4, v0", row, "v_mov_b32 v3, 0", address),
+            *("v_lshl_add_u64 v[4:5], v[2:3], 0, s[6:7]", "s_and_saveexec_b64 s[2:3], vcc"),
+            *("s_cbranch_execz 3", masked, "global_load_dwordx4 v[10:13], v[4:5], off"),
+            *("s_or_b64 exec, exec, s[2:3]", "global_store_dword v14, v15, s[8:9]"),
+        ]
+    )
+    mutant = next(
+        m for m in mutants(found, False) if m.kind == "EXEC" and m.what.startswith("s_and_save")
+    )
+    return bool(decode_idioms.argument("attn_decode_bf16_d128_q64", found, mutant))
+
+
+def test_rows_that_are_not_there_take_the_first_one() -> None:
+    assert _of_rows()
+    assert not _of_rows(row="v_cndmask_b32_e32 v1, 1, v0, vcc")
+    assert not _of_rows(row="v_cndmask_b32_e64 v1, 0, v0, s[8:9]")
+    assert not _of_rows(row="v_mov_b32 v1, v0")
+    assert not _of_rows(address="v_lshlrev_b32 v2, 3, v0")
+    assert not _of_rows(address="v_add_u32 v2, v0, v1")
+    for masked in ("ds_write_b32 v9, v9", "v_readfirstlane_b32 s9, v9"):
+        assert not _of_rows(masked=masked)
