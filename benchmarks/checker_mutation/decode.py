@@ -274,8 +274,13 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
         # steps from one to the other, of turns, of waves and of parts.
         _Launch((2, 1, 6 * keys, heads, 1, columns), options={"softmax_scale": 2.0}, cus=1),
         *(
-            _Launch((1, 1, 2 * two, heads, 1, columns), options={"softmax_scale": 30.0, **parts})
+            _Launch((1, 1, 2 * two, heads, 1, columns), options={"softmax_scale": scale, **parts})
+            for scale in (30.0, 1e11)  # of which the logarithm of a sum is no digit
             for parts in ({"num_splits": 1}, {"num_splits": 2})
+        ),
+        _Launch(
+            *((1, 1, 2 * two, heads, 1, columns), ()),
+            {"softmax_scale": 1e11, "sinks": True, "num_splits": 1},
         ),
         _Launch(
             *((2, 2, 3 * keys, 2, 1, columns), (3 * keys, two + 9)),
@@ -361,4 +366,9 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
         _Launch((66, 1, keys + 16, 1, 1, columns), (1, 2, 3, 4, 5, 6, keys + 1), seen, cus=38),
         _Launch((66, 1, keys + 16, 1, 1, columns), (1, 2, 3, 4, 5, 6, keys + 1), paged, cus=38),
         _Launch((66, 1, 16, 1, 1, columns), (1, 2, 3), {"sinks": True, **seen}),
+        # Sequences of which it is asked whether two are the same.
+        _Launch(
+            *((66, 1, 16, 1, 1, 24), (1, 2, 3)),
+            {"cache_batch_idx": True, "num_pages": 67, "seqlen_new": 1, "head_dim_v": 16},
+        ),
     ]

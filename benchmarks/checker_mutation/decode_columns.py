@@ -54,8 +54,8 @@ def step(code: KernelCode, save: Instruction | None) -> Step | None:
     found = compared(code, save, "v_cmp_gt_i32", "v_cmp_lt_i32")
     if found is None:
         return None
-    compare, bound, column = found
-    if not column.startswith("v") or not regs.registers(bound):
+    compare, limit, column = found
+    if not column.startswith("v") or not regs.registers(limit):
         return None
     first, number = sources(code, compare.pc, min(regs.registers(column))), 0
     made = code.at(min(first)) if len(first) == 1 else None
@@ -64,7 +64,7 @@ def step(code: KernelCode, save: Instruction | None) -> Step | None:
         number, first = _number(made.operands[1]), sources(code, made.pc, register)
         if _bits(code, made.pc, register) & number:
             return None
-    return Step(save, _bound(code, compare.pc, bound), frozenset(first), number)
+    return Step(save, bound(code, compare.pc, limit), frozenset(first), number)
 
 
 def is_nested(code: KernelCode, inst: Instruction) -> bool:
@@ -140,7 +140,7 @@ def first_steps(code: KernelCode) -> Taken:
     return taken
 
 
-def _bound(code: KernelCode, pc: int, operand: str) -> frozenset[tuple[bool, int]]:
+def bound(code: KernelCode, pc: int, operand: str) -> frozenset[tuple[bool, int]]:
     """What a register holds: arguments of the kernel by offset, anything else by its makers."""
     (register,) = regs.registers(operand)
     found = set()

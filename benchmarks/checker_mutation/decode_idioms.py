@@ -10,7 +10,7 @@ from amdattn.device import manifest
 from amdattn.ops.decode.planning import DECODE
 from benchmarks.checker_mutation import decode_turns, registers as regs
 from benchmarks.checker_mutation.code import Instruction
-from benchmarks.checker_mutation.decode_columns import is_nested, step
+from benchmarks.checker_mutation.decode_columns import bound, is_nested, step
 from benchmarks.checker_mutation.generate import Mutant
 from benchmarks.checker_mutation.kernel import KernelCode
 from benchmarks.checker_mutation.makers import sources
@@ -27,6 +27,10 @@ NESTED_COLUMNS = (
 ROWS_THERE = (
     "the lanes that are let in as well are of rows that are not there: they take the first row's "
     "Q, and nobody stores what comes of it"
+)
+KEPT_FOR_NOBODY = (
+    "the lanes that are let in as well store what there is of rows that are not there, which have "
+    "their place in a part, and nobody loads it"
 )
 COLUMNS_OF_O = (
     "the lanes that are let in as well load columns of V behind the head's, of the rows that there "
@@ -47,6 +51,8 @@ def argument(kernel: str, code: KernelCode, mutant: Mutant) -> str:
         return ROWS_THERE
     if mutant.kind == "EXEC" and _is_for_columns_of_v(code, inst):
         return COLUMNS_OF_O
+    if mutant.kind == "EXEC" and _keeps_a_part(code, inst):
+        return KEPT_FOR_NOBODY
     if mutant.kind == "EXEC" and is_nested(code, inst):
         return NESTED_COLUMNS
     return decode_turns.argument(code, mutant)
@@ -81,6 +87,30 @@ def _is_for_columns_of_v(code: KernelCode, inst: Instruction) -> bool:
             i.mnemonic.startswith(("v_", "s_nop")) and not i.mnemonic.startswith(_CROSSES_LANES)
             for i in _until_restored(code, inst)
         )
+    )
+
+
+def _keeps_a_part(code: KernelCode, inst: Instruction) -> bool:
+    """`if (row < group * queries) ...`, where nothing is stored but to parts of results."""
+    if inst.mnemonic != "s_and_saveexec_b64":
+        return False
+    found = compared(code, inst, "v_cmp_gt_i32", "v_cmp_lt_i32")
+    bounds = _makers(code, found[0].pc, found[1]) if found else set()
+    if len(bounds) != 1:
+        return False
+    product = code.at(bounds.pop())
+    wanted = {frozenset({(True, _offset_of(name))}) for name in ("group", "seqlen_q")}
+    if product.mnemonic != "s_mul_i32" or wanted != {
+        bound(code, product.pc, operand) for operand in product.operands[1:]
+    }:
+        return False
+    masked = list(_until_restored(code, inst))
+    memory = [i for i in masked if regs.is_vmem(i) or regs.is_ds(i)]
+    return any(map(regs.is_store, memory)) and all(
+        i.mnemonic.startswith(("global_load", "global_store"))
+        and i.operands[2].startswith("s[")
+        and "sc1" in i.modifiers
+        for i in memory
     )
 
 

@@ -1,13 +1,15 @@
-"""Keys of attention over a cache that no query sees, of which values are replaced by zeros.
+"""Turns of attention over a cache.
 
-`if (key < seen) { if (key of the lane < seen) v = 0; ... }` stands behind the main path, once for
-each chunk of keys that the loop over turns is unrolled to.
+Of keys that no query sees values are replaced by zeros, behind the main path and once for each
+chunk of keys that the loop over turns is unrolled to: `if (key < seen) v = 0`, then lane by lane.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
+from benchmarks.checker_mutation import registers as regs
 from benchmarks.checker_mutation.code import Instruction
 from benchmarks.checker_mutation.generate import Mutant
 from benchmarks.checker_mutation.kernel import KernelCode
@@ -20,6 +22,7 @@ _LATER_TURN = (
 _COUNTS = re.compile(r"v_(accvgpr_read_b32|mov_b32|add_u32|cmp_lt_i32)|s_(nop|waitcnt)")
 _HIDES = re.compile(r"v_cndmask_b32_e\d+ (v\d+), \1, 0, vcc")
 _FEWEST = 16  # of words of V that a chunk has
+_LEAST = 3  # instructions of what ends a loop
 
 
 def argument(code: KernelCode, mutant: Mutant) -> str:
@@ -28,6 +31,42 @@ def argument(code: KernelCode, mutant: Mutant) -> str:
         return ""
     guard = _guard(code, mutant.pc)
     return _LATER_TURN if guard is not None and _is_later(code, guard) else ""
+
+
+def past_the_end(code: KernelCode) -> dict[int, int]:
+    """Branches around keys that are not there, and where these lead: out of the loop over keys.
+
+    `if (key < end) attend(key); key += step; if (key < end) again`: steps are never negative, so
+    that there is no key in the next turn either.
+    """
+    found: dict[int, int] = {}
+    blocks = code.blocks()
+    for branch in code.instructions:
+        if branch.mnemonic == "s_cbranch_scc1" and branch.target in blocks:
+            compare = code.instructions[code.index[branch.pc] - 1]
+            end = _end_of_loop(compare, blocks[branch.target])
+            if end is not None and branch.pc in code.reachable:
+                found[branch.pc] = end
+    return found
+
+
+def _end_of_loop(before: Instruction, block: Sequence[Instruction]) -> int | None:
+    """Where a block leads for a key that is not before the end, nor is what the block makes it."""
+    if before.mnemonic != "s_cmp_ge_i32" or len(block) < _LEAST:
+        return None
+    *body, compare, branch = block
+    key, end = before.operands
+    following, same_end = compare.operands[:1], compare.operands[1:] == (end,)
+    made = [i for i in body if i.operands[:1] == following]
+    kept = regs.registers(f"{key} {end}")
+    return (
+        branch.target
+        if branch.mnemonic == "s_cbranch_scc0"
+        and (compare.mnemonic == "s_cmp_lt_i32" and same_end)
+        and all(regs.is_salu(i) and not regs.use(i).writes & kept for i in body)
+        and [(i.mnemonic, i.operands[1]) for i in made] == [("s_add_i32", key)]
+        else None
+    )
 
 
 def _guard(code: KernelCode, pc: int) -> int | None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from benchmarks.checker_mutation import (
     backward_idioms,
     decode_columns,
     decode_idioms,
+    decode_turns,
     idioms,
     registers as regs,
 )
@@ -71,12 +72,19 @@ class WaitsOnPaths:
     """What waits too little on a path that a wave can take.
 
     Branches on one condition go one way, and those on a constant mask; some are always taken, or
-    never, as functions that are given know. These are looked at only where there is something.
+    never, as functions that are given know, and some decide others behind them: `past` says where
+    these lead in the end. All that is looked at only where there is something.
     """
 
-    def __init__(self, code: KernelCode, *always: Callable[[KernelCode], Taken]) -> None:
+    def __init__(
+        self,
+        code: KernelCode,
+        *always: Callable[[KernelCode], Taken],
+        past: Callable[[KernelCode], Mapping[int, int]] = lambda code: {},
+    ) -> None:
         self._code = code
         self._always = (idioms.never_below, *always)
+        self._past = past
         self._paths = Paths(code)
         self._whole = _Cases([WaitAnalysis(code)])
 
@@ -87,16 +95,24 @@ class WaitsOnPaths:
             _Cases([WaitAnalysis(self._code.assuming(taken)) for taken in both])
             for both in decisions(self._code)
         ]
-        return found + [
+        found += [
             _Cases([WaitAnalysis(self._code.assuming(taken))])
             for taken in (known(self._code) for known in self._always)
             if taken
         ]
+        if past := self._past(self._code):
+            blocks = self._code.blocks()
+            targets = [self._code.at(branch).target or 0 for branch in past]
+            left_out = frozenset(i.pc for target in targets for i in blocks[target])
+            found.append(_Cases([WaitAnalysis(self._code.leading(past))], left_out))
+        return found
 
     @functools.cached_property
     def _found(self) -> frozenset[TooEarly]:
-        found = self._whole.found
-        return found.intersection(*(cases.found for cases in self._each)) if found else found
+        early = self._whole.found
+        for cases in self._each if early else ():
+            early = cases.of(early, cases.found)
+        return early
 
     def too_early(self) -> frozenset[TooEarly]:
         """Of the code."""
@@ -107,7 +123,7 @@ class WaitsOnPaths:
         early = self._whole.after(at, encoding)
         if not early <= self._found:
             for cases in self._each:
-                early &= cases.after(at, encoding)
+                early = cases.of(early, cases.after(at, encoding))
         return self._met(early)
 
     def _met(self, early: frozenset[TooEarly]) -> frozenset[TooEarly]:
@@ -116,16 +132,23 @@ class WaitsOnPaths:
 
 
 class _Cases:
-    """Analyses of which one is right for every wave."""
+    """Analyses of which one is right for every wave.
 
-    def __init__(self, analyses: list[WaitAnalysis]) -> None:
-        self._analyses = analyses
+    They know nothing of what is used at `unknown` addresses.
+    """
+
+    def __init__(self, analyses: list[WaitAnalysis], unknown: frozenset[int] = frozenset()) -> None:
+        self._analyses, self._unknown = analyses, unknown
         self.found = frozenset[TooEarly]().union(*(a.too_early() for a in analyses))
 
     def after(self, at: int, encoding: bytes) -> frozenset[TooEarly]:
         return self.found.union(
             *(a.after(a.code.changed(at, encoding), at, len(encoding)) for a in self._analyses)
         )
+
+    def of(self, early: frozenset[TooEarly], own: frozenset[TooEarly]) -> frozenset[TooEarly]:
+        """What stays of others' results."""
+        return frozenset(p for p in early if p in own or p.consumer in self._unknown)
 
 
 class Judge:
@@ -149,7 +172,8 @@ class Judge:
         self._is_backward = subject.name.startswith("attn_bwd_")
         self._is_decode = subject.name.startswith("attn_decode_")
         always = (decode_columns.first_steps,) if self._is_decode else ()
-        self._waits, self._hazards = WaitsOnPaths(code, *always), HazardAnalysis(code)
+        past = {"past": decode_turns.past_the_end} if self._is_decode else {}
+        self._waits, self._hazards = WaitsOnPaths(code, *always, **past), HazardAnalysis(code)
         self._known_early = self._waits.too_early()
         self.wait_violations = frozenset(filter(self._is_decided, self._known_early))
         self._known_missing: frozenset[Missing] = self._hazards.missing()

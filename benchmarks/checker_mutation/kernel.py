@@ -93,6 +93,16 @@ class KernelCode:
         other._set(self.instructions)
         return other
 
+    def leading(self, past: Mapping[int, int]) -> KernelCode:
+        """The same kernel, of which these branches lead to other addresses if they are taken."""
+        other = copy.copy(self)
+        other.successors = dict(self.successors)
+        for pc, target in past.items():
+            other.successors[pc] = (self.at(pc).end, target)
+        other.predecessors = _predecessors(other.successors)
+        other.reachable = other._reachable()
+        return other
+
     def changed(self, pc: int, encoding: bytes) -> KernelCode:
         """The same kernel with other instructions, of the same length in all, from `pc` on."""
         other = copy.copy(self)

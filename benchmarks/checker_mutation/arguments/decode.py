@@ -9,7 +9,12 @@ _FIRST_PAGE = (
     "the end, or the wave would not be here, so that the wave has waited to tell whether there is "
     "such a page"
 )
+_NO_SEQUENCE = (
+    "a wave has all of its lanes here or none, and what is done is a question about all lanes, of "
+    "which the answer is no where there is no lane or no sequence"
+)
 _KERNEL = "attn_decode_bf16_d128_q16"
+_KERNELS = (_KERNEL, "attn_decode_bf16_d128_q64")
 
 ARGUMENTS: tuple[Stated, ...] = (
     # Pages of a later turn, of what is appended, and again of the first turn behind that.
@@ -23,5 +28,28 @@ ARGUMENTS: tuple[Stated, ...] = (
           v_max_i32 v, 0, v
         """,
         sites=3,
+    ),
+    # Whether two sequences are the same.
+    *(
+        Stated(kernel, "EXEC", _NO_SEQUENCE, site)
+        for kernel in _KERNELS
+        for site in (
+            """
+              v_cmp_gt_i32 vcc, s, v
+            > s_and_saveexec_b64 s[2], vcc
+              s_cbranch_execz
+              s_add_i32 s, s, -1
+              s_mov_b64 s[2], 0
+            """,
+            """
+              s_or_b64 exec, exec, s[2]
+              s_and_b64 s[2], s[2], exec
+            > s_or_b64 exec, exec, s[2]
+              v_cndmask_b32 v, 0, 1, s[2]
+              v_cmp_ne_u32 vcc, 0, v
+              s_cbranch_vccz
+              s_trap 3
+            """,
+        )
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.checker_mutation import decode_turns
+from benchmarks.checker_mutation.equivalence import WaitsOnPaths
 from benchmarks.checker_mutation.generate import mutants
 from benchmarks.checker_mutation.kernel import KernelCode
 from tests.support.isa.assembler import assemble
@@ -40,3 +41,22 @@ def test_a_turn_is_later_behind_products_of_another() -> None:
     assert _shown(between=("s_nop 0", "s_nop 0")) == ["", ""]
     assert _shown(first="s_cbranch_scc0 1") == ["", ""]  # a way around the other one
     assert _shown(words=12) == ["", ""]  # less than a chunk has
+
+
+def _early(*, compare: str = "s_cmp_ge_i32 s4, s5", step: str = "s_add_i32 s6, s4, s7") -> int:
+    """How much is used too early in a loop that loads a key's values and waits where it has one."""
+    texts = [
+        *("v_add_u32 v1, 1, v0", "global_load_dword v0, v[2:3], off", compare),
+        *("s_cbranch_scc1 1", "s_waitcnt vmcnt(0)", step, "s_cmp_lt_i32 s6, s5"),
+        *("s_cbranch_scc0 1", "s_branch -10", "s_waitcnt vmcnt(0)"),
+    ]
+    kernel = KernelCode(b"".join(assemble([*texts, "s_endpgm"], DEFAULT_CPU)), "", DEFAULT_CPU)
+    return len(WaitsOnPaths(kernel, past=decode_turns.past_the_end).too_early())
+
+
+def test_a_turn_without_keys_is_the_last_one() -> None:
+    assert _early() == 0
+    assert _early(compare="s_cmp_ge_i32 s4, s8") == 1
+    assert _early(compare="s_cmp_ge_u32 s4, s5") == 1
+    for step in ("s_add_i32 s6, s6, s7", "s_sub_i32 s6, s4, s7", "s_add_i32 s4, s4, s7"):
+        assert _early(step=step) == 1
