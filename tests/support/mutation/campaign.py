@@ -73,6 +73,14 @@ _LEFT_OUT = """- Triton's causal attention was run and is not among them: of its
 """
 
 
+def _older(*kernels: str) -> str:
+    """Said of rows until their kernels are run again."""
+    said = (
+        "These kernels have been built anew since their rows were written, and not been run again:"
+    )
+    return "\n".join([f"- {said}", *(f"  - {name}" for name in kernels), ""])
+
+
 @dataclass(frozen=True, slots=True)
 class Study:
     """The campaign of an architecture.
@@ -133,7 +141,8 @@ STUDIES = {
             "gfx942",
             (FORWARD, "attn_fwd_bf16_d64_narrow_rtne", _MERGE, "gather_rows",
              "gemm_nt_bf16_m32n32k2", "narrow_indices"),
-            notes=_LOCK,
+            notes=_LOCK
+            + _older(FORWARD, "attn_fwd_bf16_d64_narrow_rtne", "gemm_nt_bf16_m32n32k2"),
             page="checked-mode-mutation.md",
         ),
         Study(
@@ -141,7 +150,7 @@ STUDIES = {
             (FORWARD, _MERGE, "gather_rows", "gemm_nt_bf16_m16n16k1", "merge_state_bf16_b8",
              "rms_norm_bf16_c4096_l256", "narrow_indices"),
             triton=("softmax, 4 waves", "matmul bf16", "matmul fp8"),
-            notes=_LEFT_OUT,
+            notes=_LEFT_OUT + _older(FORWARD, "gemm_nt_bf16_m16n16k1"),
             page="checked-mode-mutation-gfx950.md",
         ),
     )
