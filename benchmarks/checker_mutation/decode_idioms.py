@@ -82,7 +82,7 @@ def _is_for_columns_of_v(code: KernelCode, inst: Instruction) -> bool:
     one = step(code, inst)
     return (
         one is not None
-        and one.bound == {(True, _offset_of("head_dim_v"))}
+        and one.bound == {(True, offset_of("head_dim_v"))}
         and all(
             i.mnemonic.startswith(("v_", "s_nop")) and not i.mnemonic.startswith(_CROSSES_LANES)
             for i in _until_restored(code, inst)
@@ -99,7 +99,7 @@ def _keeps_a_part(code: KernelCode, inst: Instruction) -> bool:
     if len(bounds) != 1:
         return False
     product = code.at(bounds.pop())
-    wanted = {frozenset({(True, _offset_of(name))}) for name in ("group", "seqlen_q")}
+    wanted = {frozenset({(True, offset_of(name))}) for name in ("group", "seqlen_q")}
     if product.mnemonic != "s_mul_i32" or wanted != {
         bound(code, product.pc, operand) for operand in product.operands[1:]
     }:
@@ -115,7 +115,7 @@ def _keeps_a_part(code: KernelCode, inst: Instruction) -> bool:
 
 
 @functools.cache
-def _offset_of(argument: str) -> int:
+def offset_of(argument: str) -> int:
     """Of one of the arguments, which all kernels of the family have alike."""
     offsets = {
         offset

@@ -170,3 +170,41 @@ def test_rows_that_are_not_there_take_the_first_one() -> None:
     assert not _of_rows(address="v_add_u32 v2, v0, v1")
     for masked in ("ds_write_b32 v9, v9", "v_readfirstlane_b32 s9, v9"):
         assert not _of_rows(masked=masked)
+
+
+def _masked(argument: str, first: str, *masked: str) -> str:
+    """What is said of `if (argument > v1) ...`; `first` makes s4 of arguments in s5 and s6."""
+    offsets = {name: decode_idioms.offset_of(name) for name in ("group", "seqlen_q", argument)}
+    found = code(
+        [
+            f"s_load_dword s4, s[0:1], {offsets[argument]:#x}",
+            f"s_load_dword s5, s[0:1], {offsets['group']:#x}",
+            f"s_load_dword s6, s[0:1], {offsets['seqlen_q']:#x}",
+            *("s_waitcnt lgkmcnt(0)", first, "v_cmp_gt_i32 vcc, s4, v1"),
+            *("s_and_saveexec_b64 s[2:3], vcc", *masked, "s_or_b64 exec, exec, s[2:3]"),
+            "global_store_dword v14, v15, s[8:9]",
+        ]
+    )
+    mutant = next(
+        m for m in mutants(found, False) if m.kind == "EXEC" and m.what.startswith("s_and_save")
+    )
+    return decode_idioms.argument("attn_decode_bf16_d128_q64", found, mutant)
+
+
+def test_offsets_of_columns_of_v() -> None:
+    offset = "v_mul_lo_u32 v2, v3, s7"
+    assert _masked("head_dim_v", "s_nop 0", offset) == decode_idioms.COLUMNS_OF_O
+    assert not _masked("head_dim", "s_nop 0", offset)  # of K, which may be no number
+    load = "buffer_load_dword v2, v3, s[12:15], 0 offen"
+    for more in (load, "v_readfirstlane_b32 s9, v2"):
+        assert not _masked("head_dim_v", "s_nop 0", offset, more)
+
+
+def test_parts_of_rows_that_are_not_there() -> None:
+    rows, store = "s_mul_i32 s4, s5, s6", "global_store_dwordx4 v2, v[4:7], s[8:9] sc1"
+    assert _masked("head_dim", rows, store) == decode_idioms.KEPT_FOR_NOBODY
+    assert not _masked("head_dim", rows, "global_load_dwordx4 v[4:7], v2, s[8:9] sc1")
+    assert not _masked("head_dim", rows, store, store.replace(" sc1", ""))
+    assert not _masked("head_dim", rows, store.replace("v2,", "v[2:3],").replace("s[8:9]", "off"))
+    assert not _masked("head_dim", "s_mul_i32 s4, s5, s5", store)
+    assert not _masked("head_dim", "s_nop 0", store)
