@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from amdattn.ops.gemm.execution import GemmPlan as GemmPlan
     from amdattn.ops.gemm.small_m import (
         explain_gemm as explain_gemm,
+        gemm as gemm,
         gemm_nt as gemm_nt,
         plan_gemm as plan_gemm,
         supports_gemm as supports_gemm,
@@ -112,6 +113,7 @@ _HOME = {
     "supports_decode": "ops.decode.decode",
     "GemmPlan": "ops.gemm.execution",
     "explain_gemm": "ops.gemm.small_m",
+    "gemm": "ops.gemm.small_m",
     "gemm_nt": "ops.gemm.small_m",
     "plan_gemm": "ops.gemm.small_m",
     "supports_gemm": "ops.gemm.small_m",

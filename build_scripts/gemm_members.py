@@ -8,6 +8,7 @@ from typing import Any
 from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm.planning import GRID
+from amdattn.ops.gemm.problem import by_k
 from build_scripts import preload
 from build_scripts.limits import MAX_GRID_YZ
 from build_scripts.toolchain import LLVM22
@@ -58,16 +59,24 @@ def gemm_members() -> Iterator[dict[str, Any]]:
         aligned = {member[0]: member for member in (*_ALIGNED, *others)}
         for dtype in ELEMENTS:
             for member in (*aligned.values(), _ANY):
-                yield _member(arch.name, dtype, *member)
+                yield _member(arch.name, dtype, "nt", *member)
+            for layout in ("nn", "tn"):
+                yield _member(arch.name, dtype, layout, *_ANY)
 
 
 def of_product(
-    arch: str, dtype: str, name_of_tile: str, header: str, struct: str, defines: dict[str, Any]
+    arch: str,
+    dtype: str,
+    name_of_tile: str,
+    header: str,
+    struct: str,
+    defines: dict[str, Any],
+    layout: str = "nt",
 ) -> dict[str, Any]:
     """What members for few rows and for many have in common; `defines`: besides the arguments'."""
     defines = {**defines, **preload.defines(header, struct)}
     return {
-        "name": f"gemm_nt_{dtype}_{name_of_tile}",
+        "name": f"gemm_{layout}_{dtype}_{name_of_tile}",
         "header": header,
         "struct": struct,
         "toolchain": LLVM22,
@@ -84,6 +93,7 @@ def of_product(
 def _member(
     arch: str,
     dtype: str,
+    layout: str,
     name_of_tile: str,
     tile: int,
     tiles_m: int,
@@ -93,6 +103,7 @@ def _member(
     depth: int,
 ) -> dict[str, Any]:
     any_alignment = name_of_tile == "any"
+    are_by_k = ", ".join(str(int(one)) for one in by_k(layout))
     defines = {
         "TILE": tile,
         "TILES_M": tiles_m,
@@ -102,10 +113,10 @@ def _member(
         "DEPTH": depth,
         "ELEMENT": ELEMENTS[dtype],
         "LAST": 4 * tiles_m * tiles_n - 1,
-        "MAINLOOP": "ElementMainloop" if any_alignment else "Mainloop",
+        "MAINLOOP": f"ElementMainloop<S, {are_by_k}>" if any_alignment else "Mainloop<S>",
     }
     return {
-        **of_product(arch, dtype, name_of_tile, _HEADER, _STRUCT, defines),
+        **of_product(arch, dtype, name_of_tile, _HEADER, _STRUCT, defines, layout),
         "source": "kernels/gemm_nt.hip",
         "params": {
             "mfma": tile,
@@ -120,6 +131,9 @@ def _member(
             "pointer_align_bytes": 2 if any_alignment else 4,
             "stride_multiple": 1 if any_alignment else 2,
             "row_stride": [-(2**31), 2**31 - 1] if any_alignment else [0, MAX_ALIGNED_STRIDE],
+            "layout": layout,
+            "m_multiple": 1,
+            "n_multiple": 1,
             "k_multiple": 1 if any_alignment else 8,
             "out_dtype": OUT_DTYPES,
             "activation": [one for one in ACTIVATIONS if tile == _MATRIX or one in _ALONE],

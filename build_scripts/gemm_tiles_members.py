@@ -7,7 +7,7 @@ from typing import Any
 
 from amdattn.arch.architectures import ARCHITECTURES, Architecture
 from amdattn.dtypes import as_dtype
-from amdattn.ops.gemm.problem import SCALES
+from amdattn.ops.gemm.problem import LAYOUTS, SCALES, by_k
 from amdattn.ops.gemm.tile_cost import GRID
 from build_scripts.gemm_members import (
     ACTIVATIONS,
@@ -35,13 +35,15 @@ def gemm_tiles_members() -> Iterator[dict[str, Any]]:
     """Every member."""
     for arch in ARCHITECTURES.values():
         for dtype in (*ELEMENTS, *_OF_8_BITS):
-            for member in _TILES:
-                yield _member(arch, dtype, *member)
+            for layout in LAYOUTS if dtype in ELEMENTS else ("nt",):
+                for member in _TILES:
+                    yield _member(arch, dtype, layout, *member)
 
 
 def _member(
     arch: Architecture,
     dtype: str,
+    layout: str,
     name: str,
     tiles_m: int,
     tiles_n: int,
@@ -49,6 +51,7 @@ def _member(
     of_cu: int,
 ) -> dict[str, Any]:
     stages = stages if arch.converts_bf16 else 1
+    a_by_k, b_by_k = by_k(layout)
     of_a, of_b = (dtype.split("_") * 2)[:2]
     types = {"e4m3": arch.fp8, "e5m2": arch.bf8}
     is_8_bit = of_a in types
@@ -60,9 +63,11 @@ def _member(
         "ELEMENT": ELEMENTS.get(of_a, f"k{of_a.capitalize()}"),
         "ELEMENT_B": ELEMENTS.get(of_b, f"k{of_b.capitalize()}"),
         "LAST": 16 * tiles_m * tiles_n - 1,
+        "A_BY_K": int(a_by_k),
+        "B_BY_K": int(b_by_k),
     }
     return {
-        **of_product(arch.name, dtype, name, _HEADER, _STRUCT, defines),
+        **of_product(arch.name, dtype, name, _HEADER, _STRUCT, defines, layout),
         "dtype": types.get(of_a, of_a),
         "source": "kernels/gemm_tiles.hip",
         "params": {
@@ -78,11 +83,15 @@ def _member(
             "pointer_align_bytes": 4,
             "stride_multiple": 4 if is_8_bit else 2,
             "row_stride": [0, MAX_ALIGNED_STRIDE],
-            "k_multiple": 16 if is_8_bit else 8,
+            "layout": layout,
+            # Of what lies next to each other: 16 bytes of k, or whole dwords of rows.
+            "k_multiple": 1 if a_by_k and b_by_k else 16 if is_8_bit else 8,
+            "m_multiple": 2 if a_by_k else 1,
+            "n_multiple": 2 if b_by_k else 1,
             "out_dtype": OUT_DTYPES,
             "activation": ACTIVATIONS,
-            "max_m": _MAX_ROWS,
-            "max_n": _MAX_ROWS,
+            "max_m": MAX_ALIGNED_STRIDE if a_by_k else _MAX_ROWS,
+            "max_n": MAX_ALIGNED_STRIDE if b_by_k else _MAX_ROWS,
             "max_k": MAX_ALIGNED_STRIDE,
             "max_splits": 1,
         },

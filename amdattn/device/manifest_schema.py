@@ -140,6 +140,7 @@ _ACCEPTS: Mapping[str, Rule] = {
     ),
     **dict.fromkeys(("gqa", "in_place"), _BOOLEAN),
     **dict.fromkeys(("window_size", "layouts"), _TEXT),
+    "layout": _NAME,
     "dropout_p": _NUMBERS,
     "softcaps": Rule(
         lambda x: _NUMBERS.holds(x) and len(x) == 2 and 0 <= x[0] <= x[1],
@@ -161,8 +162,8 @@ _ACCEPTS: Mapping[str, Rule] = {
     "row_stride": _OR_ANY,
     **dict.fromkeys(
         (
-            *("pointer_align_bytes", "stride_multiple", "k_multiple", "stride_bytes"),
-            "page_size_multiple",
+            *("pointer_align_bytes", "stride_multiple", "stride_bytes", "page_size_multiple"),
+            *("m_multiple", "n_multiple", "k_multiple"),
         ),
         _integer(1, 2**20),
     ),

@@ -25,9 +25,10 @@ _ACTIVATIONS = {
 def _axes(problem: GemmProblem, variant: str) -> dict[str, Axes]:
     # With factors, rows of b are of two kinds: a part of them is not the b of a part of the result.
     rows = ("rows",) if problem.has_factors else ("n",)
+    a_by_k, b_by_k = problem.by_k
     return {
-        "a": (("m",), ("k",)),
-        "b": (rows, ("k",)),
+        "a": (("k",), ("m",)) if a_by_k else (("m",), ("k",)),
+        "b": (("k",), rows) if b_by_k else (rows, ("k",)),
         "bias": (rows,),
         "out": (("m",), ("columns",) if problem.has_factors else ("n",)),
     }
@@ -47,7 +48,10 @@ def _resized(problem: GemmProblem, factors: Mapping[str, int]) -> GemmProblem:
 
 
 def _reference(problem: GemmProblem, variant: str, inputs: Arrays) -> dict[str, jax.Array]:
-    a, b = (inputs[name].astype(jnp.float32) for name in ("a", "b"))
+    a, b = (
+        inputs[name].astype(jnp.float32).T if is_by_k else inputs[name].astype(jnp.float32)
+        for name, is_by_k in zip("ab", problem.by_k, strict=True)
+    )
     x = problem.alpha * jnp.matmul(a, b.T, precision="highest")
     if problem.bias:
         x = x + inputs["bias"].astype(jnp.float32)[None, :]
@@ -74,7 +78,7 @@ def _kept(problem: GemmProblem) -> frozenset[str]:
 def _gradients(
     problem: GemmProblem, variant: str, inputs: Arrays, results: Arrays, of_results: Arrays
 ) -> dict[str, jax.Array]:
-    """Of a, b and bias: two products, of copies whose rows are the others' columns.
+    """Of a, b and bias: two products of what there is, as it is stored.
 
     What they multiply, the gradient of the sums, is float32 until it is rounded to the type of a.
     """
@@ -87,15 +91,18 @@ def _gradients(
         again = called("gemm", sums, variant, given)["out"]
         (of_sums,) = jax.vjp(functools.partial(_activated, problem), again)[1](of_sums)
     rounded = of_sums.astype(a.dtype)
-    found = {"a": _product(problem, rounded, b.T), "b": _product(problem, rounded.T, a.T)}
+    found = {
+        "a": _product(problem, "nn", rounded, b),
+        "b": _product(problem, "tn", rounded, a),
+    }
     return found | ({"bias": of_sums.sum(axis=0).astype(a.dtype)} if problem.bias else {})
 
 
-def _product(of: GemmProblem, a: jax.Array, b: jax.Array) -> jax.Array:
-    """``alpha * a @ b^T``, of the operands' type."""
-    (m, k), n = a.shape, b.shape[0]
-    aligned = k * WORD_BYTES % ALIGN_BYTES == 0
-    problem = GemmProblem(m, n, k, of.dtype, alpha=of.alpha, aligned=aligned)
+def _product(of: GemmProblem, layout: str, a: jax.Array, b: jax.Array) -> jax.Array:
+    """``alpha * a @ b``, or of the transposed a, of the operands' type."""
+    (m, k), n = a.shape[::-1] if layout == "tn" else a.shape, b.shape[1]
+    aligned = all(x.shape[1] * WORD_BYTES % ALIGN_BYTES == 0 for x in (a, b))
+    problem = GemmProblem(m, n, k, of.dtype, alpha=of.alpha, aligned=aligned, layout=layout)
     return called("gemm", problem, "", {"a": a, "b": b})["out"]
 
 

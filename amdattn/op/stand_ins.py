@@ -6,7 +6,7 @@ from amdattn.arrays.buffers import View, host_empty, upload
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.device import runtime
 
-_COLUMNS = 16
+_FEW = 16
 
 
 def one_row(view: View) -> View:
@@ -16,7 +16,12 @@ def one_row(view: View) -> View:
 
 def a_few_columns(view: View) -> View:
     """The same of a matrix without columns: as many of zeros as every kernel takes."""
-    return _zeros(view, (*view.shape[:-1], _COLUMNS))
+    return _zeros(view, (*view.shape[:-1], _FEW))
+
+
+def a_few_rows(view: View) -> View:
+    """The same of one without rows."""
+    return _zeros(view, (_FEW, *view.shape[1:]))
 
 
 def _zeros(view: View, shape: tuple[int, ...]) -> View:

@@ -4,9 +4,9 @@
 // Strides count elements, not bytes; the stride of the last axis is 1 for every matrix.
 // The first 14 dwords come in SGPRs: what the first loads need must be among them.
 typedef struct GemmTilesArgs {
-  uint64_t a;        // [m, k] device address
-  uint64_t b;        // [n or 2 n, k] device address
-  int32_t a_stride;  // of rows
+  uint64_t a;        // [m, k] or, by k, [k, m] device address
+  uint64_t b;        // [n or 2 n, k] or, by k, [k, n or 2 n] device address
+  int32_t a_stride;  // of rows of memory
   int32_t b_stride;
   int32_t m;
   int32_t n;

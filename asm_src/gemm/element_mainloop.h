@@ -1,9 +1,10 @@
 // The main loop for matrices of any alignment and any length of k: element by element. Interface
-// and distribution of the work are those of gemm/mainloop.h.
+// and distribution of the work are those of gemm/mainloop.h. Of what is stored by k, each row of
+// memory is one of k.
 #pragma once
 #include "gemm/mainloop.h"
 
-template <class S>
+template <class S, bool kAByK, bool kBByK>
 struct ElementMainloop {
   using Row = const Global<uint16_t>*;
   static_assert(S::kTile == kMatrix && S::kTilesM == 1 && S::kTilesN == 1);
@@ -11,7 +12,8 @@ struct ElementMainloop {
   static constexpr int kLoads = 16;  // of a half line
 
   Row row_a, row_b;
-  int first, end;  // elements of k: of the lane in the next half line, past the wave's last one
+  int step_a, step_b;  // to the next element of k, by k
+  int first, end;      // elements of k: of the lane in the next half line, past the wave's last one
   uint32_t a[kAhead + 1][8], b[kAhead + 1][8];
   f32x4 sum;
 
@@ -20,8 +22,10 @@ struct ElementMainloop {
                                         Rows<S::kTile> rows, int wave_m, int row, int group,
                                         int begin, int steps, int k, Between&& between) {
     between();
-    row_a = found(of_a, wave_m * S::kTile + row, 0);
-    row_b = found(of_b, rows.column(0, row), rows.further(row));
+    row_a = found<kAByK>(of_a, wave_m * S::kTile + row, 0);
+    row_b = found<kBByK>(of_b, rows.column(0, row), rows.further(row));
+    step_a = of_a.stride;
+    step_b = of_b.stride;
     first = kLine * begin + 8 * group;
     const int past = kLine * (begin + (steps - 1) * S::kWavesK + 1);
     end = past < k ? past : k;
@@ -37,8 +41,8 @@ struct ElementMainloop {
     unroll<8>([&]<int i>() {
       int k = first + i < end - 1 ? first + i : end - 1;
       k = k > 0 ? k : 0;
-      from_a[i] = row_a + k;
-      from_b[i] = row_b + k;
+      from_a[i] = row_a + (kAByK ? k * int64_t(step_a) : k);
+      from_b[i] = row_b + (kBByK ? k * int64_t(step_b) : k);
     });
     unroll<8>([&]<int i>() {
       ordered::global_load_ushort(a[kSlot][i], from_a[i]);
@@ -51,13 +55,15 @@ struct ElementMainloop {
   // Slot by slot, so that slots and halves recur together every three lines.
   __device__ __forceinline__ void run(int steps) {
     int at = first - kLine * S::kWavesK;  // of the lane, in the half line that is multiplied
-    for (int halves = 2 * steps; halves > 0; halves -= 2 * (kAhead + 1))
+    for (int halves = 2 * steps; halves > 0; halves -= 2 * (kAhead + 1)) {
       unroll<2 * (kAhead + 1)>([&]<int i>() {
         load<(i + kAhead) % (kAhead + 1), i % 2>();
         ordered::s_waitcnt<kAhead * kLoads, ordered::kAnyLgkm>();
         multiply<i % (kAhead + 1)>(at);
         at += i % 2 == 0 ? kLine / 2 : kLine / 2 + kLine * (S::kWavesK - 1);
       });
+      if constexpr (kAByK && kBByK) arrive();
+    }
     ordered::s_waitcnt<0, ordered::kAnyLgkm>();
   }
   template <int>
@@ -66,9 +72,19 @@ struct ElementMainloop {
   }
 
  private:
+  // All that is under way: the compiler moves registers of both where the loop closes.
+  __device__ __forceinline__ void arrive() {
+    ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+    for (auto& slot : a)
+      for (auto& x : slot) ordered::settle(x);
+    for (auto& slot : b)
+      for (auto& x : slot) ordered::settle(x);
+  }
+  template <bool kByK>
   static __device__ __forceinline__ Row found(const Operand& x, int row, int further) {
     const int own = x.first + row;
-    return (Row)x.base + ((own < x.rows ? own : x.rows - 1) + further) * int64_t(x.stride);
+    return (Row)x.base +
+           ((own < x.rows ? own : x.rows - 1) + further) * int64_t(kByK ? 1 : x.stride);
   }
   template <int kSlot>
   __device__ __forceinline__ void multiply(int at) {

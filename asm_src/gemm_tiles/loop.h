@@ -11,6 +11,8 @@ struct TileLoop {
   // of the result lane l has m = l % 32, n = 8 i + 4 (l / 32) + 0..3 in registers 4 i .. 4 i + 3.
   using Elements = S::Elements;
   Elements::Operand a[2][S::kM], b[2][S::kN];
+  // Of each read of a row; of what is read transposed one of all.
+  static constexpr bool kOneA = S::kHalvesA == 2, kOneB = S::kHalvesB == 2;
   uint32_t read_a[S::kReadsOfRow], read_b[S::kReadsOfRow];
   Stage<S> stage;  // that is read
   TileLoads<S> loads;
@@ -24,17 +26,33 @@ struct TileLoop {
       read_a[j] = lds + S::kA + (of_wave_m + row) * S::kRowBytes + (in_row ^ S::kReadBytes * j);
       read_b[j] = lds + S::kB + (of_wave_n + row) * S::kRowBytes + (in_row ^ S::kReadBytes * j);
     }
+    if constexpr (kOneA)
+      read_a[0] = lds + S::kA + TileLoads<S>::AByK::read(of_wave_m / S::kFragment, lane);
+    if constexpr (kOneB)
+      read_b[0] = lds + S::kB + TileLoads<S>::BByK::read(of_wave_n / S::kFragment, lane);
   }
   template <int part, int n>
   __device__ __forceinline__ void read() {
-    constexpr int kSet = part % 2, kNth = n % Elements::kReads,
-                  kFrom = part * Elements::kReads + kNth;
-    constexpr int kOf = n / Elements::kReads, kIsB = kOf >= S::kM, f = kIsB ? kOf - S::kM : kOf;
-    constexpr int kOffset = f * S::kFragment * S::kRowBytes;
-    if constexpr (kIsB)
-      ordered::ds_read_b128<kOffset>(b[kSet][f].of[kNth], read_b[kFrom]);
+    constexpr int kSet = part % 2;
+    if constexpr (n < S::kReadsA)
+      read_of<typename TileLoads<S>::AByK, kOneA, part, n>(a[kSet], read_a);
     else
-      ordered::ds_read_b128<kOffset>(a[kSet][f].of[kNth], read_a[kFrom]);
+      read_of<typename TileLoads<S>::BByK, kOneB, part, n - S::kReadsA>(b[kSet], read_b);
+  }
+  template <class Own, bool kOne, int part, int n, class Operands>
+  static __device__ __forceinline__ void read_of(Operands& x,
+                                                 const uint32_t (&from)[S::kReadsOfRow]) {
+    if constexpr (kOne) {
+      constexpr int f = n / 2, half = n % 2;
+      const u32x2 four =
+          ordered::ds_read_b64_tr_b16<(4 * part + half) * Own::kFour + f * Own::kFragment>(from[0]);
+      x[f].of[0][2 * half] = four[0];
+      x[f].of[0][2 * half + 1] = four[1];
+    } else {
+      constexpr int f = n / Elements::kReads, kNth = n % Elements::kReads;
+      ordered::ds_read_b128<f * S::kFragment * S::kRowBytes>(x[f].of[kNth],
+                                                             from[part * Elements::kReads + kNth]);
+    }
   }
   template <int slot>
   __device__ __forceinline__ void multiply() {
@@ -52,9 +70,11 @@ struct TileLoop {
         ordered::s_waitcnt<ordered::kAnyVm, 0>();
         ordered::s_barrier();
       }
-      unroll<S::kLoads>([&]<int n>() {
+      unroll<S::kBlocks>([&]<int n>() {
         if constexpr (Order::store(n) == slot) {
-          ordered::s_waitcnt<S::kLoads - 1 - n, ordered::kAnyLgkm>();
+          constexpr int kNeeded = TileLoads<S>::needed(n);
+          if constexpr (n == 0 || TileLoads<S>::needed(n - 1) != kNeeded)
+            ordered::s_waitcnt<S::kLoads - kNeeded, ordered::kAnyLgkm>();
           loads.template store<n>();
         }
       });
@@ -115,10 +135,14 @@ struct TileLoop {
   template <int part>
   __device__ __forceinline__ void turn() {
     unroll_from<part * Elements::kReads, (part + 1) * Elements::kReads>([&]<int nth>() {
-      ordered::v_add_u32_to(read_a[nth], stage.to_next);
-      ordered::v_add_u32_to(read_b[nth], stage.to_next);
+      if constexpr (!kOneA) ordered::v_add_u32_to(read_a[nth], stage.to_next);
+      if constexpr (!kOneB) ordered::v_add_u32_to(read_b[nth], stage.to_next);
     });
-    if constexpr (part == S::kParts - 1) stage.advance();
+    if constexpr (part == S::kParts - 1) {
+      if constexpr (kOneA) ordered::v_add_u32_to(read_a[0], stage.to_next);
+      if constexpr (kOneB) ordered::v_add_u32_to(read_b[0], stage.to_next);
+      stage.advance();
+    }
   }
   __device__ __forceinline__ void run(int steps) {
     start();
@@ -128,8 +152,10 @@ struct TileLoop {
         between<slot>();
       });
     ordered::s_waitcnt<0, 0>();
-    if constexpr (!S::kDirect)
-      for (auto& x : loads.staged) ordered::settle(x);
+    if constexpr (!S::kDirect) {
+      for (auto& x : loads.staged_a) ordered::settle(x);
+      for (auto& x : loads.staged_b) ordered::settle(x);
+    }
     ordered::s_barrier();
   }
   // The first step is in LDS, its first part in registers, the next ones on their way.
@@ -147,13 +173,15 @@ struct TileLoop {
     } else {
       zero();
       ordered::s_waitcnt<0, ordered::kAnyLgkm>();
-      unroll<S::kLoads>([&]<int n>() { loads.template store<n>(); });
+      unroll<S::kBlocks>([&]<int n>() { loads.template store<n>(); });
       ordered::s_waitcnt<ordered::kAnyVm, 0>();
       load<Order::kEarly>();
     }
     ordered::s_barrier();
     unroll<S::kReads>([&]<int n>() { read<0, n>(); });
     if constexpr (S::kDirect) turn<0>();
+    // In place of additions that are not there: wait states behind `zero`.
+    if constexpr (kOneA || kOneB) ordered::s_nop<2>();
     wait_for_part<0>();
   }
   static __device__ __forceinline__ void zero() {

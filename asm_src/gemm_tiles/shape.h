@@ -7,10 +7,15 @@
 // A workgroup of four waves, two along m and two along n, makes a tile of the result. A wave has
 // kM x kN fragments of 32 x 32 of it. A step is a cache line of each row, 128 bytes along k; a
 // part of it is what the operands of a fragment's matrix instructions are read for at once.
-template <int kM_, int kN_, int kStages_, class Elements_>
+//
+// An operand is stored by rows, each of k, or by k: each of its rows of memory is one of k, of all
+// rows of the operand.
+template <int kM_, int kN_, int kStages_, class Elements_, bool kAByK_, bool kBByK_>
 struct TileShape {
   using Elements = Elements_;
   static constexpr int kM = kM_, kN = kN_, kFragments = kM * kN;
+  static constexpr bool kAByK = kAByK_, kBByK = kBByK_;
+  static_assert(!(kAByK || kBByK) || Elements::kBytes == 2);
   static constexpr int kFragment = 32, kWavesM = 2, kWavesN = 2, kWaves = kWavesM * kWavesN;
   static constexpr int kLanes = kWaves * kWaveLanes;
   static constexpr int kRowsM = kWavesM * kM * kFragment, kRowsN = kWavesN * kN * kFragment;
@@ -21,14 +26,20 @@ struct TileShape {
   static constexpr int kReadsOfRow = kRowBytes / kReadBytes;
   static constexpr int kParts = kReadsOfRow / Elements::kReads;
 
-  // Loads of a step, 1 KiB each: 8 rows. Each wave has a quarter of the rows of A and of B.
-  static constexpr int kBlockRows = 8, kBlockBytes = kBlockRows * kRowBytes;
-  static constexpr int kLoadsA = kRowsM / kWaves / kBlockRows;
-  static constexpr int kLoadsB = kRowsN / kWaves / kBlockRows, kLoads = kLoadsA + kLoadsB;
-  static constexpr int kReads = (kM + kN) * Elements::kReads;  // of LDS, of a part of a step
-
   // Where loads go straight to LDS a step is read while the next ones are on their way.
   static constexpr bool kDirect = Here::kTransposesReads;
+  // Blocks of a step, 1 KiB each: 8 rows. Each wave has a quarter of those of A and of B, and loads
+  // them one by one; but through registers, by k, all of them by loads of 8 rows of k.
+  static constexpr int kBlockRows = 8, kBlockBytes = kBlockRows * kRowBytes;
+  static constexpr int kBlocksA = kRowsM / kWaves / kBlockRows;
+  static constexpr int kBlocksB = kRowsN / kWaves / kBlockRows, kBlocks = kBlocksA + kBlocksB;
+  static constexpr int kLoadsA = kAByK && !kDirect ? 8 : kBlocksA;
+  static constexpr int kLoadsB = kBByK && !kDirect ? 8 : kBlocksB, kLoads = kLoadsA + kLoadsB;
+  // Reads of LDS, of a part of a step: what is read transposed comes in halves.
+  static constexpr int kHalvesA = kAByK && kDirect ? 2 : 1;
+  static constexpr int kHalvesB = kBByK && kDirect ? 2 : 1;
+  static constexpr int kReadsA = kM * kHalvesA * Elements::kReads;
+  static constexpr int kReads = kReadsA + kN * kHalvesB * Elements::kReads;
   static constexpr int kStages = kStages_;
   static_assert(kDirect ? kStages > 1 : kStages == 1);
   static constexpr int kA = 0, kB = kRowsM * kRowBytes, kStageBytes = kB + kRowsN * kRowBytes;

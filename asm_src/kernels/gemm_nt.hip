@@ -34,7 +34,7 @@ __device__ __forceinline__ void gemm_nt(GemmArgs args) {
   const int steps = uint32_t((all < past ? all : past) - begin + S::kWavesK - 1) / S::kWavesK;
   const int end_n = first_n + args.tile_n < args.n ? first_n + args.tile_n : args.n;  // of the tile
   LateArguments late;
-  MAINLOOP<S> loop;
+  MAINLOOP loop;
   loop.start({args.a, args.a_stride, args.m, first_m}, {args.b, args.b_stride, end_n, first_n},
              rows, wave_m, row, group, begin, steps, args.k, [&] { late.load(); });
   Bias<S> bias;
@@ -48,8 +48,8 @@ __device__ __forceinline__ void gemm_nt(GemmArgs args) {
   loop.run(steps);
   bias.wait();
   const Splits<S> splits{args, tile, split, wave, lane, (Local<int>*)lds};
-  const Epilogue<S, MAINLOOP<S>> epilogue{loop, args,   splits, place, rows, (Local<u32x4>*)lds,
-                                          lane, wave_m, wave_k};
+  const Epilogue<S, MAINLOOP> epilogue{loop, args,   splits, place, rows, (Local<u32x4>*)lds,
+                                       lane, wave_m, wave_k};
   epilogue(claim, bias);
 }
 

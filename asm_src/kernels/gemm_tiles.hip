@@ -3,14 +3,15 @@
 //
 // One code object per member of the family: the build defines KERNEL (its name), TILES_M, TILES_N
 // (fragments of a wave), STAGES, WAVES (a SIMD), ELEMENT, LAST (its last accumulation register),
-// and from the struct of the arguments PARAMETERS and ARGUMENTS.
+// A_BY_K and B_BY_K (whether they are stored as A[k, m] and B[k, n]), and from the struct of the
+// arguments PARAMETERS and ARGUMENTS.
 // Grid: x = tiles of m times tiles of n; which one a workgroup makes is in gemm_tiles/place.h.
 #include "gemm_tiles/epilogue.h"
 
 namespace {
 
-using S =
-    TileShape<TILES_M, TILES_N, STAGES, TileElements<TileElement::ELEMENT, TileElement::ELEMENT_B>>;
+using S = TileShape<TILES_M, TILES_N, STAGES,
+                    TileElements<TileElement::ELEMENT, TileElement::ELEMENT_B>, A_BY_K, B_BY_K>;
 static_assert(LAST == 16 * S::kFragments - 1);
 
 __device__ __forceinline__ void gemm_tile(const GemmTilesArgs& args) {

@@ -16,6 +16,7 @@ import pytest
 
 from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.ops.gemm import tile_cost
+from amdattn.ops.gemm.problem import MAX_ALIGNED_STRIDE, by_k
 from build_scripts import build, manifest, toolchain, verify
 
 ROOT = build.ROOT
@@ -91,7 +92,9 @@ def tiles_and_limits_follow_the_code_object(row: dict[str, Any], code: manifest.
         assert row["accepts"]["max_seqlen_q"] == 2**30
         assert row["accepts"]["max_workgroups"] == (2**32 - 1) // row["workgroup"][0]
     elif row["op"] == "gemm_nt" and row["grid"] == tile_cost.GRID:
-        assert row["accepts"]["max_m"] == row["accepts"]["max_n"] == 2**30
+        # By k a row of memory has all of m or n, and is not longer than what lies between rows.
+        most = [MAX_ALIGNED_STRIDE if one else 2**30 for one in by_k(row["accepts"]["layout"])]
+        assert [row["accepts"]["max_m"], row["accepts"]["max_n"]] == most
         assert row["accepts"]["max_workgroups"] == (2**32 - 1) // row["workgroup"][0]
     elif row["op"] == "gemm_nt":  # the last index of a tile in 32 bits
         assert row["accepts"]["max_m"] == ARCHITECTURES[row["arch"]].grid_yz * q_tile

@@ -10,7 +10,7 @@ import pytest
 import amdattn
 from amdattn.device import runtime
 from amdattn.ops.gemm import tile_cost
-from tests.support.gemm_family import KERNELS, OF_8_BITS, SOME_NAMES, Call, operands
+from tests.support.gemm_family import KERNELS, OF_8_BITS, Call, operands, some
 
 TILES = {row.name: row for row in (*KERNELS, *OF_8_BITS) if row.grid == tile_cost.GRID}
 # Those of 8 bits differ in the matrix instruction only.
@@ -19,13 +19,14 @@ _NAMES_8_BIT = [
     pytest.param(row.name, marks=() if any(w in row.name for w in _DEFAULT) else pytest.mark.slow)
     for row in OF_8_BITS
 ]
-NAMES = [one for one in SOME_NAMES if one.values[0] in TILES] + _NAMES_8_BIT
+NAMES = some(row.name for row in KERNELS if row.name in TILES) + _NAMES_8_BIT
 
 
-def length(name: str, k: int) -> int:
-    """As many elements along k, or a few more: what the kernel takes."""
-    multiple: int = TILES[name].accepts["k_multiple"]
-    return -(-k // multiple) * multiple
+def call_of(m: int, n: int, k: int, name: str, *options: Any, **more: Any) -> Call:
+    """Of these sizes, or the next ones that the kernel takes; k is odd where it may be."""
+    accepts = TILES[name].accepts
+    m, n, k = (x + -x % accepts[f"{axis}_multiple"] for axis, x in (("m", m), ("n", n), ("k", k)))
+    return Call(m, n, k + (k > 8 and accepts["k_multiple"] == 1), name, *options, **more)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -33,7 +34,7 @@ def test_sizes_around_tiles(name: str) -> None:
     """One tile, one more row or column, and steps of k that are cut anywhere."""
     m, n = (TILES[name].tile[axis] for axis in "mn")
     for further_m, further_n, k in ((0, 0, 64), (1, 8, 72), (-1, 9, 200), (5, -3, 128), (1, 1, 8)):
-        Call(m + further_m, n + further_n, length(name, k), name).check()
+        call_of(m + further_m, n + further_n, k, name).check()
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_every_end_of_a_tile(name: str, options: dict[str, Any]) -> None:
     """Sixteen-byte stores and, where columns do not allow them, one by one."""
     m, n = (TILES[name].tile[axis] for axis in "mn")
     for columns in (n // 2 + 16, n // 2 + 13):
-        Call(m // 2 + 7, columns, length(name, 136), name, options).check()
+        call_of(m // 2 + 7, columns, 136, name, options).check()
 
 
 @pytest.mark.parametrize("kinds", [("row", "row"), ("tensor", "row"), (None, "tensor")], ids=str)
@@ -73,14 +74,14 @@ def test_every_tile_is_made_once(name: str) -> None:
     """Of grids that fill no window and no round of the XCDs."""
     m, n = (TILES[name].tile[axis] for axis in "mn")
     for tiles_m, tiles_n in ((1, 9), (tile_cost.WINDOW + 1, 1), (tile_cost.WINDOW + 3, 3)):
-        Call(tiles_m * m - 1, tiles_n * n - 8, length(name, 8), name, with_bias=False).check()
+        call_of(tiles_m * m - 1, tiles_n * n - 8, 8, name, with_bias=False).check()
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_equal_bits_and_no_findings(name: str) -> None:
     """Whatever the order of waves and workgroups; outputs are NaN before."""
     m, n = (TILES[name].tile[axis] for axis in "mn")
-    call = Call(m + 3, n + 24, length(name, 264), name)
+    call = call_of(m + 3, n + 24, 264, name)
     first = call.run()
     for seed in (1, 2):
         amdattn.virtual.set_option("seed", seed)
@@ -96,11 +97,10 @@ def test_equal_bits_and_no_findings(name: str) -> None:
 def test_a_row_does_not_depend_on_the_others(name: str) -> None:
     """Equal bits alone, in another tile, and beside NaN."""
     m, n = (TILES[name].tile[axis] for axis in "mn")
-    k = length(name, 200)
-    call = Call(m + 9, n + 5, k, name)
+    call = call_of(m + 9, n + 5, 200, name)
     a, b, bias = call.inputs()
     whole = call.run()
-    alone = Call(9, n + 5, k, name).run(a[m:], b, bias)
+    alone = call_of(9, n + 5, 200, name).run(a[m:], b, bias)
     assert alone.tobytes() == whole[m:].tobytes()
     a[:m] = np.nan
     assert call.run(a, b, bias)[m:].tobytes() == whole[m:].tobytes()

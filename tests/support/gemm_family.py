@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import amdattn
 from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm import planning
 from amdattn.ops.gemm.execution import GemmPlan
-from amdattn.ops.gemm.problem import FACTORS, GemmProblem
+from amdattn.ops.gemm.problem import FACTORS, LAYOUTS, GemmProblem, by_k
 from tests.support.attention.family import Guarded
 from tests.support.shipped import shipped
 
@@ -22,21 +23,30 @@ Array = npt.NDArray[Any]
 _EVERY = {row.name: row for row in shipped(planning.GEMM)}
 KERNELS = [row for row in _EVERY.values() if as_dtype(row.dtype).itemsize > 1]
 OF_8_BITS = [row for row in _EVERY.values() if row not in KERNELS]
-NAMES = [row.name for row in KERNELS]
-WITH_FACTORS = [row.name for row in KERNELS if "silu_and_mul" in row.accepts["activation"]]
+# Of operands by rows; others are in test_gemm_tiles.py and test_gemm_layouts.py.
+_NT = [row for row in KERNELS if row.accepts["layout"] == "nt"]
+NAMES = [row.name for row in _NT]
+WITH_FACTORS = [row.name for row in _NT if "silu_and_mul" in row.accepts["activation"]]
 SMALL = "gemm_nt_bf16_m16n16k2"
 # Those of float16 differ in the conversions and the matrix instruction only. Each is run by
 # test_gemm_nt.py's test_every_member and test_parts_along_k; elsewhere, by default, three of them.
 _FLOAT16 = (
     *("gemm_nt_fp16_m4n4", "gemm_nt_fp16_m32n32k2", "gemm_nt_fp16_any"),
-    "gemm_nt_fp16_t128x128",
+    *(f"gemm_{layout}_fp16_t128x128" for layout in LAYOUTS),
 )
-SOME_NAMES = [
-    pytest.param(name, marks=() if "_bf16_" in name or name in _FLOAT16 else pytest.mark.slow)
-    for name in NAMES
-]
+
+
+def some(names: Iterable[str]) -> list[Any]:
+    """Parameters of tests, of which most float16 ones are slow."""
+    return [
+        pytest.param(name, marks=() if "_bf16_" in name or name in _FLOAT16 else pytest.mark.slow)
+        for name in names
+    ]
+
+
+SOME_NAMES = some(NAMES)
 # Members that take parts along k: those for few rows.
-SPLITTING = [row.name for row in KERNELS if row.accepts["max_splits"] > 1]
+SPLITTING = [row.name for row in _NT if row.accepts["max_splits"] > 1]
 SOME_SPLITTING = [one for one in SOME_NAMES if one.values[0] in SPLITTING]
 
 
@@ -101,8 +111,14 @@ class Call:
         types = {"dtype": self.dtype}
         if self.kernel:
             types["b_dtype"] = _EVERY[self.kernel].accepts["b_dtype"][0]
-        options = {**types, "bias": self.with_bias, **self.options}
+        options = {**types, "bias": self.with_bias, "layout": self.layout, **self.options}
         return GemmProblem(self.m, self.n, self.k, **options)
+
+    @property
+    def layout(self) -> str:
+        """Of the kernel, or as the options say."""
+        known: str = self.options.get("layout", "nt")
+        return self.kernel.split("_")[1] if self.kernel else known
 
     def plan(self) -> GemmPlan:
         """On the bound device."""
@@ -128,6 +144,14 @@ class Call:
             if name.startswith("scale")
         }
 
+    def stored(self, arrays: Sequence[Any]) -> list[Any]:
+        """As the layout has them; what is on the device is already."""
+        are_by_k = (*by_k(self.layout), False)
+        return [
+            np.ascontiguousarray(x.T) if isinstance(x, np.ndarray) and is_by_k else x
+            for x, is_by_k in zip(arrays, are_by_k, strict=False)
+        ]
+
     def run(self, *arrays: Any, stream: Any = None, guard: int = 8) -> Array:
         """The result from inside a larger buffer of NaN, of which the rest must stay as it was.
 
@@ -137,7 +161,7 @@ class Call:
         out = Guarded((self.m, self.n), as_dtype(plan.problem.out_dtype).numpy(), guard)
         a, b, *bias = (
             x if isinstance(x, amdattn.DeviceArray) else amdattn.asarray(x)
-            for x in (arrays or self.inputs())
+            for x in self.stored(arrays or self.inputs())
         )
         more: dict[str, Any] = {"bias": bias[0]} if bias else {}
         more |= {name: amdattn.asarray(x) for name, x in self.scales().items()}
@@ -163,7 +187,8 @@ class Call:
         got = out.astype(np.float64)
         bits = {"bfloat16": 8, "float16": 11, "float32": 24}[out.dtype.name]
         error = np.abs(got - exact)
-        bound = np.abs(exact) * 2.0**-bits + slack
+        subnormal = 2.0**-25 if out.dtype.name == "float16" else 0.0  # half of the least number
+        bound = np.maximum(np.abs(exact) * 2.0**-bits, subnormal) + slack
         assert (error <= bound).all(), f"{(error / bound).max():.3g} of what is allowed"
 
     def rounded(self, *arrays: Array) -> Array:

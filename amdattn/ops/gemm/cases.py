@@ -51,7 +51,9 @@ def values(
 def expected(case: GemmCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
     """Out in float64; wrong by its rounding, and by that of float32 sums in any order."""
     problem = case.problem
-    a, b = (_multiplied(inputs, name) for name in ("a", "b"))
+    a, b = (
+        _multiplied(inputs, name, is_by_k) for name, is_by_k in zip("ab", problem.by_k, strict=True)
+    )
     sums, sizes = problem.alpha * (a @ b.T), abs(problem.alpha) * (np.abs(a) @ np.abs(b).T)
     if problem.bias:
         sums = sums + inputs["bias"].astype(np.float64)
@@ -70,9 +72,12 @@ def expected(case: GemmCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Ex
     return {"out": Expected(out, error + rounding)}
 
 
-def _multiplied(inputs: Mapping[str, NDArray[Any]], name: str) -> NDArray[np.float64]:
-    """An operand times its scales."""
+def _multiplied(
+    inputs: Mapping[str, NDArray[Any]], name: str, is_by_k: bool
+) -> NDArray[np.float64]:
+    """An operand by rows, times its scales."""
     found: NDArray[np.float64] = inputs[name].astype(np.float64)
+    found = found.T if is_by_k else found
     scales = inputs.get(f"scale_{name}")
     return found if scales is None else found * scales.astype(np.float64)[:, None]
 
@@ -115,6 +120,10 @@ _CASES: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
     (18, 21, 328, {"activation": "silu_and_mul", "bias": True}),
 )
 _ODD = (5, 18, 131, {"split_k": 2})
+_LAYOUTS = (
+    (19, 70, 200, {"layout": "nn", "bias": True}),
+    (34, 70, 131, {"layout": "tn", "activation": "silu_and_mul"}),
+)
 _OF_8_BITS: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
     (1, 1, 16, {}),
     (19, 70, 208, {"bias": True, "out_dtype": "float32", "scale_a": "row", "scale_b": "row"}),
@@ -131,14 +140,17 @@ _ACTIVATIONS = tuple(
 def cases(row: KernelSpec | None) -> Iterator[GemmCase]:
     """Of a kernel at sizes that fit no tile; or of the kernels that plans choose."""
     if row is None:
-        for m, n, k, options in (*_CASES, _ODD, *_ACTIVATIONS):
-            yield GemmCase(GemmProblem(m, n, k, aligned=k % 2 == 0, **options))
+        for m, n, k, options in (*_CASES, _ODD, *_ACTIVATIONS, *_LAYOUTS):
+            aligned = k % 2 == 0 or "layout" in options
+            yield GemmCase(GemmProblem(m, n, k, aligned=aligned, **options))
         return
     odd = (_ODD,) if row.accepts["k_multiple"] == 1 else ()
     of_8_bits = as_dtype(row.dtype).itemsize == 1
     (b_dtype,) = row.accepts["b_dtype"]
-    for m, n, k, options in _OF_8_BITS if of_8_bits else (*_CASES, *odd):
-        problem = GemmProblem(m, n, k, row.dtype, b_dtype=b_dtype, **options)
+    layout, multiples = row.accepts["layout"], [row.accepts[f"{axis}_multiple"] for axis in "mn"]
+    for *rows, k, options in _OF_8_BITS if of_8_bits else (*_CASES, *odd):
+        m, n = (x + -x % multiple for x, multiple in zip(rows, multiples, strict=True))
+        problem = GemmProblem(m, n, k, row.dtype, b_dtype=b_dtype, layout=layout, **options)
         if not planning.mismatches(row, problem):
             yield GemmCase(problem, kernel=row.name)
 

@@ -19,4 +19,5 @@ OPTIONS = (
     Option("scale_a", str | None, None, "Of 8-bit types: tensor or row; default: no scale."),
     Option("scale_b", str | None, None, "As --scale-a, of b."),
     Option("deterministic", bool, True, "Add splits of k in their order, or atomically."),
+    Option("layout", str, "nt", "nt; nn, with b (k, n); or tn, with a (k, m), too."),
 )

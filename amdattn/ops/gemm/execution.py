@@ -52,8 +52,8 @@ class GemmPlan(RunnablePlan[GemmProblem]):
         element, element_of_b = as_dtype(p.dtype), as_dtype(p.b_dtype)
         out_element = as_dtype(p.out_dtype)
         specs = (
-            OperandSpec("a", "in", (p.m, p.k), element, rows, layout=_LAYOUT),
-            OperandSpec("b", "in", (p.b_rows, p.k), element_of_b, rows, layout=_LAYOUT),
+            OperandSpec("a", "in", shapes["a"], element, rows, layout=_LAYOUT),
+            OperandSpec("b", "in", shapes["b"], element_of_b, rows, layout=_LAYOUT),
             OperandSpec(
                 *("bias", "in", (p.b_rows,), as_dtype(p.bias_dtype), ()),
                 present=p.bias,
@@ -82,15 +82,27 @@ class GemmPlan(RunnablePlan[GemmProblem]):
         """What in the address or row stride of a and b the kernel cannot take."""
         if spec.name not in ("a", "b"):
             return ""
-        wrong = misalignment(operand, self.kernel)
+        wrong = misalignment(operand, self.kernel) or self._overlap(spec, operand)
         if spec.name == "b" and not wrong:
             wrong = self._beyond_reach(operand)
         return wrong and f"{wrong} for kernel {self.kernel.name}; plan with aligned=False"
 
+    @property
+    def _takes_any_distance(self) -> bool:
+        align: int = self.kernel.accepts["pointer_align_bytes"]
+        return align == WORD_BYTES
+
+    def _overlap(self, spec: OperandSpec, operand: Operand) -> str:
+        """What is stored by k ends where its last row does: all others have to end before."""
+        (rows, columns), stride = spec.shape, operand.strides["row"]
+        is_by_k = self.problem.by_k["ab".index(spec.name)]
+        if not is_by_k or rows == 1 or stride >= columns or self._takes_any_distance:
+            return ""
+        return f"row stride {stride}, which must be at least {columns}"
+
     def _beyond_reach(self, b: Operand) -> str:
         stride = b.strides["row"]
-        any_distance = self.kernel.accepts["pointer_align_bytes"] == WORD_BYTES
-        if any_distance or self.problem.reaches_factors(stride):
+        if self._takes_any_distance or self.problem.reaches_factors(stride):
             return ""
         return f"row stride {stride}, which puts factors {MAX_REACH} bytes or more from their rows"
 

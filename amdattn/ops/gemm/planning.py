@@ -344,6 +344,7 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
         require("b_dtype", problem.b_dtype, kernel.accepts["b_dtype"])
     for name in ("scale_a", "scale_b"):
         require(name, getattr(problem, name), kernel.accepts["scales"])
+    require("layout", problem.layout, (kernel.accepts["layout"],))
     require("out_dtype", problem.out_dtype, kernel.accepts["out_dtype"])
     require("activation", problem.activation, kernel.accepts["activation"])
     limits = {"m": problem.m, "n": problem.n, "k": problem.k, "splits": problem.split_k}
@@ -359,9 +360,10 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
         most, needed = kernel.accepts["max_workgroups"], math.prod(tile_cost.tiles(problem, kernel))
         if needed > most:
             found.append(Mismatch("tiles of m and n", needed, (Span(1, most),)))
-    multiple = kernel.accepts["k_multiple"]
-    if problem.k % multiple:
-        found.append(Mismatch("k", problem.k, (f"multiples of {multiple}",)))
+    for name in "mnk":
+        multiple = kernel.accepts[f"{name}_multiple"]
+        if limits[name] % multiple:
+            found.append(Mismatch(name, limits[name], (f"multiples of {multiple}",)))
     if not problem.aligned and kernel.accepts["pointer_align_bytes"] > WORD_BYTES:
         found.append(Mismatch("aligned", False, (True,)))
     return found

@@ -14,8 +14,15 @@ MAX_ALIGNED_STRIDE = 2**24 - 1  # elements
 MAX_TILE, MAX_REACH = 64, 2**31 - 2**26
 WORD_BYTES = 2  # of an element of the 16-bit types
 SCALES = ("tensor", "row")  # what a scale is of
+# How a and b are stored: "n" as a product takes them, (m, k) and (k, n), "t" transposed.
+LAYOUTS = ("nt", "nn", "tn")
 # What activations end in whose results are multiplied by other rows'.
 FACTORS = "_and_mul"
+
+
+def by_k(layout: str) -> tuple[bool, bool]:
+    """Whether the rows in memory of a and of b are those of k."""
+    return layout[0] == "t", layout[1] == "n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +32,8 @@ class GemmProblem:
     Parameters
     ----------
     m, n, k : int
-        a is (m, k), b is (b_rows, k), out is (m, n); each in 1..2**31 - 1.
+        a is (m, k), b is (b_rows, k), out is (m, n); each in 1..2**31 - 1. How a and b are stored
+        is `layout`'s.
     dtype : str
         Element type of a, of b and, if it has 16 bits, of bias, which else is of `out_dtype`.
     out_dtype : str, optional
@@ -40,7 +48,8 @@ class GemmProblem:
         Parts that k is summed in, each by a workgroup of its own; 0 lets the planner choose.
     aligned : bool
         Whether the rows of a and b begin at multiples of 4 bytes, 0 to 2**24 - 1 elements apart; of
-        a b of 2 n rows, n + 64 at this distance are less than 2**31 - 2**26 bytes.
+        a b of 2 n rows, n + 64 at this distance are less than 2**31 - 2**26 bytes. Of what is
+        stored by k rows do not overlap, either.
     deterministic : bool
         Whether parts are added in their order; False: by atomic additions, as they come.
     b_dtype : str, optional
@@ -48,6 +57,8 @@ class GemmProblem:
     scale_a, scale_b : {"tensor", "row"}, optional
         Of 8-bit types: whether one float32 is for all of a, or b, or each row has one; None: there
         is none.
+    layout : str
+        "nt": a (m, k), b (b_rows, k). "nn": b (k, b_rows). "tn": a (k, m), b (k, b_rows).
 
     Raises
     ------
@@ -69,6 +80,7 @@ class GemmProblem:
     b_dtype: str = ""
     scale_a: str | None = None
     scale_b: str | None = None
+    layout: str = "nt"
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
@@ -85,6 +97,9 @@ class GemmProblem:
         self._check_types()
         for name in ("bias", "aligned", "deterministic"):
             put(name, scalars.boolean(name, getattr(self, name)))
+        put("layout", scalars.word("layout", self.layout))
+        if self.layout not in LAYOUTS:
+            raise ValueError(f"layout={self.layout!r} must be one of {', '.join(LAYOUTS)}")
         put("alpha", scalars.number("alpha", self.alpha))
         if abs(self.alpha) > FLOAT32_MAX:
             raise ValueError(f"alpha={self.alpha} must be finite in float32")
@@ -137,7 +152,10 @@ class GemmProblem:
     @property
     def input_shapes(self) -> dict[str, tuple[int, ...]]:
         """Of a, b and, if there are any, the bias and scales."""
-        shapes: dict[str, tuple[int, ...]] = {"a": (self.m, self.k), "b": (self.b_rows, self.k)}
+        shapes: dict[str, tuple[int, ...]] = {
+            name: (self.k, rows) if is_by_k else (rows, self.k)
+            for name, rows, is_by_k in zip("ab", (self.m, self.b_rows), self.by_k, strict=True)
+        }
         if self.bias:
             shapes["bias"] = (self.b_rows,)
         for name, rows in (("scale_a", self.m), ("scale_b", self.b_rows)):
@@ -145,18 +163,23 @@ class GemmProblem:
                 shapes[name] = (1,) if scale == "tensor" else (rows,)
         return shapes
 
+    @property
+    def by_k(self) -> tuple[bool, bool]:
+        """Whether the rows of memory of a, and of b, are those of k."""
+        return by_k(self.layout)
+
     def reaches_factors(self, stride: int) -> bool:
         """Whether `aligned` holds of the distance between a row of b and its factor's."""
-        rows = self.n + MAX_TILE if self.has_factors else 0
+        rows = self.n + MAX_TILE if self.has_factors and not self.by_k[1] else 0
         return rows * stride * self.element_bytes < MAX_REACH
 
     @property
     def text(self) -> str:
         """Every argument."""
         return (
-            f"gemm_nt {self.dtype}, m={self.m} n={self.n} k={self.k} out_dtype={self.out_dtype} "
-            f"bias={self.bias} alpha={self.alpha:.6g} split_k={self.split_k} "
-            f"aligned={self.aligned}"
+            f"gemm_{self.layout} {self.dtype}, m={self.m} n={self.n} k={self.k} "
+            f"out_dtype={self.out_dtype} bias={self.bias} alpha={self.alpha:.6g} "
+            f"split_k={self.split_k} aligned={self.aligned}"
             f"{'' if self.activation is None else f' activation={self.activation}'}"
             f"{'' if self.deterministic else ' deterministic=False'}{self._types_text}"
         )
@@ -171,6 +194,7 @@ class GemmProblem:
         )
         text += f" {self.activation}" * (self.activation is not None)
         text += f" split_k={self.split_k}" * (self.split_k > 0)
+        text += f" {self.layout}" * (self.layout != "nt")
         return text + " any order" * (not self.deterministic) + self._types_text
 
     @property

@@ -16,10 +16,17 @@ from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
 from amdattn.op.mismatch import Support
 from amdattn.op.operands import check_placement, check_shape
 from amdattn.op.outputs import output_view
-from amdattn.op.stand_ins import a_few_columns
+from amdattn.op.stand_ins import a_few_columns, a_few_rows
 from amdattn.ops.gemm import execution, planning, table as gemm_table
 from amdattn.ops.gemm.execution import GemmPlan
-from amdattn.ops.gemm.problem import ALIGN_BYTES, FACTORS, MAX_ALIGNED_STRIDE, GemmProblem
+from amdattn.ops.gemm.problem import (
+    ALIGN_BYTES,
+    FACTORS,
+    LAYOUTS,
+    MAX_ALIGNED_STRIDE,
+    GemmProblem,
+    by_k,
+)
 from amdattn.ops.gemm.scales import scale_view
 
 
@@ -93,6 +100,71 @@ def gemm_nt(
     UnsupportedDeviceError, HipError
         The device is of another architecture; a HIP call failed.
     """
+    return _product(
+        *("nt", a, b, out, bias, alpha, activation, out_dtype, split_k, deterministic),
+        *(scale_a, scale_b, workspace, stream),
+    )
+
+
+def gemm(
+    a: Any,
+    b: Any,
+    *,
+    layout: str = "nt",
+    bias: Any = None,
+    activation: str | None = None,
+    alpha: float = 1.0,
+    out: Any = None,
+    out_dtype: Any = None,
+    split_k: int = 0,
+    deterministic: bool = True,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    workspace: Any = None,
+    stream: Any = None,
+) -> Any:
+    """`gemm_nt` of operands as they are stored; what is not told here is as there.
+
+    With a linear layer ``y = x @ w^T`` of a w of (out, in), ``gemm(dy, w, layout="nn")`` is the
+    gradient of x, and ``gemm(dy, x, layout="tn")`` that of w.
+
+    Parameters
+    ----------
+    a : array, bfloat16 or float16, of "nt" also of 8 bits, (m, k), or (k, m) with layout="tn"
+    b : array, like a, (n, k), or (k, n) with layout="nn" and "tn"
+        With an activation that ends in "_and_mul" 2 n instead of n.
+    layout : str
+        "nt", "nn" or "tn": of a and of b "n" as a product takes it, "t" transposed.
+
+        What is stored by k, b of "nn" and both of "tn", has an even number of columns, and rows at
+        multiples of 4 bytes that do not overlap, or else a kernel takes it that loads single
+        elements. Products with few rows have no kernels of their own for "nn" and "tn".
+    """
+    layout = scalars.word("layout", layout)
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout={layout!r} must be one of {', '.join(map(repr, LAYOUTS))}")
+    return _product(
+        *(layout, a, b, out, bias, alpha, activation, out_dtype, split_k, deterministic),
+        *(scale_a, scale_b, workspace, stream),
+    )
+
+
+def _product(
+    layout: str,
+    a: Any,
+    b: Any,
+    out: Any,
+    bias: Any,
+    alpha: float,
+    activation: str | None,
+    out_dtype: Any,
+    split_k: int,
+    deterministic: bool,
+    scale_a: Any,
+    scale_b: Any,
+    workspace: Any,
+    stream: Any,
+) -> Any:
     if not _IMMUTABLE.issuperset(map(type, (alpha, activation, split_k, deterministic))):
         alpha, split_k = scalars.number("alpha", alpha), scalars.integer("split_k", split_k)
         activation = None if activation is None else scalars.word("activation", activation)
@@ -104,15 +176,23 @@ def gemm_nt(
     for name in ("a", "b"):
         if len(inputs[name].shape) != 2:
             raise ValueError(f"{name} has shape {inputs[name].shape}; it must have 2 dimensions")
-    (m, k), (n, k_of_b) = inputs["a"].shape, inputs["b"].shape
+    a_by_k, b_by_k = by_k(layout)
+    (m, k), (n, k_of_b) = (
+        shape[::-1] if is_by_k else shape
+        for shape, is_by_k in ((inputs["a"].shape, a_by_k), (inputs["b"].shape, b_by_k))
+    )
     b_rows = n
     if k != k_of_b:
-        raise ValueError(f"b has shape {(n, k_of_b)}; with a of {(m, k)} it must be (n, {k})")
+        wanted = f"({k}, n)" if b_by_k else f"(n, {k})"
+        raise ValueError(
+            f"b has shape {inputs['b'].shape}; with a of {inputs['a'].shape} it must be {wanted}"
+        )
     if isinstance(activation, str) and activation.endswith(FACTORS):
         if n % 2:
+            wanted, what = (f"({k}, 2 n)", "columns") if b_by_k else (f"(2 n, {k})", "rows")
             raise ValueError(
-                f"b has shape {(n, k)}; with activation={activation!r} it must be (2 n, {k}): "
-                "an even number of rows"
+                f"b has shape {inputs['b'].shape}; with activation={activation!r} it must be "
+                f"{wanted}: an even number of {what}"
             )
         n //= 2
     if out_dtype is None:
@@ -124,8 +204,11 @@ def gemm_nt(
         if scale is not None:
             inputs[name], kinds[name] = scale_view(scale, name, rows, handle)
     if k == 0:  # the sums of no products, which those of a few zeros are too
-        inputs |= {name: a_few_columns(inputs[name]) for name in ("a", "b")}
-        k = inputs["a"].shape[1]
+        inputs |= {
+            name: (a_few_rows if is_by_k else a_few_columns)(inputs[name])
+            for name, is_by_k in (("a", a_by_k), ("b", b_by_k))
+        }
+        k = inputs["a"].shape[0 if a_by_k else 1]
     plan = _planned_for(
         runtime.get(inputs["a"].ordinal).ordinal,
         *(
@@ -137,12 +220,15 @@ def gemm_nt(
             bias is not None,
         ),
         *(alpha, activation, split_k),
-        *(_is_aligned(inputs["a"]) and _is_aligned(inputs["b"]), deterministic),
-        *(b_dtype, kinds["scale_a"], kinds["scale_b"]),
+        *(
+            _is_aligned(inputs["a"], a_by_k) and _is_aligned(inputs["b"], b_by_k),
+            deterministic,
+        ),
+        *(b_dtype, kinds["scale_a"], kinds["scale_b"], layout),
         _row_step(inputs["b"]),
     )
     if m == 0 or n == 0:
-        return _without_elements(a, inputs, out, (m, n), plan.problem, handle)
+        return _without_elements(a, inputs, out, plan.problem, (m, n), handle)
     views = tuple(inputs.values())
     (result,) = plan.execute(a, views, (out,), "", handle, workspace)
     return result
@@ -152,12 +238,11 @@ def _without_elements(
     kind: Any,
     inputs: dict[str, View],
     out: Any,
-    shape: tuple[int, int],
     problem: GemmProblem,
+    shape: tuple[int, int],
     stream: int,
 ) -> Any:
-    dtype = problem.out_dtype
-    views = dict(inputs)
+    views, dtype = dict(inputs), problem.out_dtype
     if out is not None:
         views["out"] = output_view(out, "out", stream)
         check_shape(views["out"], "out", shape, dtype, "m, n of the arrays")
@@ -166,7 +251,7 @@ def _without_elements(
     check_placement(views)
     check_shape(inputs["b"], "b", inputs["b"].shape, problem.b_dtype, "as a")
     if "bias" in inputs:
-        rows = (inputs["b"].shape[0],)
+        rows = (inputs["b"].shape[1 if problem.by_k[1] else 0],)
         check_shape(inputs["bias"], "bias", rows, problem.bias_dtype, "rows of b")
     if out is not None:
         return out
@@ -186,13 +271,14 @@ def _row_step(view: View) -> int:
     return view.strides[0] if view.shape[0] > 1 else 0
 
 
-def _is_aligned(view: View) -> bool:
+def _is_aligned(view: View, is_by_k: bool) -> bool:
     """What GemmProblem.aligned says of a or b."""
     step, address = _row_step(view), view.address if view.on_device else 0
+    least = view.shape[1] if is_by_k and view.shape[0] > 1 else 0
     return not (
         address % ALIGN_BYTES
         or step * view.dtype.itemsize % ALIGN_BYTES
-        or not 0 <= step <= MAX_ALIGNED_STRIDE
+        or not least <= step <= MAX_ALIGNED_STRIDE
     )
 
 
@@ -235,7 +321,7 @@ def plan_gemm(m: int, n: int, k: int, *, device: DeviceProps | str, **options: A
         `amdattn.device_props()` for the bound device, or a known name such as "MI300X".
     **options
         dtype, out_dtype, bias, alpha, activation, split_k, aligned, deterministic, b_dtype,
-        scale_a, scale_b: see `GemmProblem`.
+        scale_a, scale_b, layout: see `GemmProblem`.
 
     Raises
     ------

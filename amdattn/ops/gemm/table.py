@@ -215,14 +215,16 @@ def store(path: Path, found: Iterable[tuple[Key, Tuned]], keep: bool = True) -> 
 def lookup(problem: GemmProblem, props: DeviceProps) -> Tuned | None:
     """What the user's table says, or else the shipped one, if either has this problem.
 
-    Given parts along k are kept, and rows that are not aligned leave no choice.
+    Given parts along k are kept, and rows that are not aligned leave no choice. Tables are of the
+    layout that has kernels for few rows.
 
     Raises
     ------
     ValueError
         $AMDATTN_GEMM_TABLE names no table, or the user's own is none.
     """
-    if problem.split_k or not problem.aligned or problem.b_dtype != problem.dtype:
+    of_16_bits = problem.b_dtype == problem.dtype
+    if problem.split_k or not problem.aligned or not of_16_bits or problem.layout != "nt":
         return None
     key = Key.of(problem, props)
     return _users().get(key) or _shipped().get(key)
