@@ -53,6 +53,12 @@ FLYDSL_TILES = {
 _FLYDSL_SPLITS = 3  # numbers that are tried: the greatest with two workgroups a CU
 # Tile n, k, waves; tile m is chosen by the rows that there are.
 _TRITON_MANY_ROWS = ((256, 256, 64, 8), (256, 128, 64, 8), (128, 128, 64, 4))  # m, n, k, waves
+# What Triton calls them.
+TRITON_TYPES = {
+    **{"bfloat16": "bf16", "float16": "fp16"},
+    **{"float8_e4m3fnuz": "fp8e4b8", "float8_e5m2fnuz": "fp8e5b16"},
+    **{"float8_e4m3fn": "fp8e4nv", "float8_e5m2": "fp8e5"},
+}
 _TRITON_TILES = ((16, 256, 4), (32, 128, 2), (64, 128, 4), (128, 64, 4))
 
 
@@ -104,10 +110,10 @@ class Aiter:
             self._rows = [row for row in rows if row["splitK"] == "1"]
             self._whole = [row for row in rows if row["tileM"] == row["tileN"] == "256"]
 
-    def many_rows(self, m: int, n: int, k: int, at: Operands) -> Iterator[Attempt]:
-        """Its tile of 256 x 256, where there is one and it takes the shape."""
+    def many_rows(self, m: int, n: int, k: int, at: Operands, dtype: str) -> Iterator[Attempt]:
+        """Its tile of 256 x 256, where there is one and it takes the shape and type."""
         for row in self._whole:
-            if n % 256 == 0 and m % 256 == 0:
+            if n % 256 == 0 and m % 256 == 0 and dtype == "bfloat16":
                 yield Attempt("256 x 256", (self._launch(row, m, n, k, 1, at),))
 
     def __call__(self, m: int, n: int, k: int, at: Operands) -> Iterator[Attempt]:
@@ -246,9 +252,11 @@ class Triton:
                         )
                     yield Attempt(f"{tile_m} x {tile_n} x {tile_k}, {splits} splits", launches)
 
-    def many_rows(self, m: int, n: int, k: int, at: Operands) -> Iterator[Attempt]:
-        """Attempts with tiles for many rows."""
-        for tile_m, tile_n, tile_k, waves in _TRITON_MANY_ROWS:
+    def many_rows(self, m: int, n: int, k: int, at: Operands, dtype: str) -> Iterator[Attempt]:
+        """Attempts with tiles for many rows; 8-bit operands have no scales."""
+        element = TRITON_TYPES[dtype]
+        for tile_m, tile_n, of_16_bits, waves in _TRITON_MANY_ROWS:
+            tile_k = of_16_bits * (2 if element.startswith("fp8") else 1)
             launch = self._launch(
                 "gemm",
                 {"a": at.a, "b": at.b, "out": at.out},
@@ -256,7 +264,8 @@ class Triton:
                 {"TILE_M": tile_m, "TILE_N": tile_n, "TILE_K": tile_k, "EVEN_K": k % tile_k == 0},
                 (-(-n // tile_n), -(-m // tile_m), 1),
                 waves,
-                "bf16",
+                "bf16" if element.startswith("fp8") else element,
+                element,
             )
             if launch.dynamic_lds_bytes <= self._arch.lds_bytes:
                 yield Attempt(f"{tile_m} x {tile_n} x {tile_k}", (launch,))
@@ -270,10 +279,11 @@ class Triton:
         grid: tuple[int, int, int],
         waves: int,
         of_parts: str,
+        element: str = "bf16",
     ) -> Launch:
         names = (*pointers, *values)
         whole = [name for name in names if name in pointers or values[name] % 16 == 0]
-        key = (kernel, *constants.items(), waves, of_parts, *whole)
+        key = (kernel, *constants.items(), waves, of_parts, element, *whole)
         if key not in self._compiled:
             from triton import compile as compile_source
             from triton.backends.compiler import GPUTarget
@@ -281,7 +291,7 @@ class Triton:
 
             # Beside this file, whether that is a script's or a package's module.
             triton_gemm = import_module(f"{__package__ or ''}.triton_gemm".lstrip("."))
-            types = dict.fromkeys(pointers, "*bf16") | dict.fromkeys(values, "i32")
+            types = dict.fromkeys(pointers, f"*{element}") | dict.fromkeys(values, "i32")
             types["out" if kernel == "gemm" else "parts"] = f"*{of_parts}"
             # What Triton's own launcher would find.
             facts = {(names.index(name),): [["tt.divisibility", 16]] for name in whole}

@@ -17,13 +17,15 @@ from build_scripts.gemm_members import (
     of_product,
 )
 
-# Fragments of 32 x 32 of a wave along m and n; stages of the LDS where loads go straight to it;
-# workgroups that a CU shall hold.
+# Fragments of 32 x 32 of a wave along m and n; waves along m; stages of the LDS where loads go
+# straight to it; workgroups that a CU shall hold.
 _TILES = (
-    ("t256x256", 4, 4, 2, 1),
-    ("t256x128", 4, 2, 3, 1),
-    ("t128x128", 2, 2, 2, 2),
+    ("t256x256", 4, 4, 2, 2, 1),
+    ("t256x192", 2, 6, 4, 2, 1),
+    ("t256x128", 4, 2, 2, 3, 1),
+    ("t128x128", 2, 2, 2, 2, 2),
 )
+_WAVES_BY_K = 2  # along m, of operands that are stored by k
 _HEADER, _STRUCT = "gemm_tiles.h", "GemmTilesArgs"
 _ROW_BYTES, _FRAGMENT = 128, 32  # of a row, of a step
 # 8-bit types of a and of b by the name of a kernel: what the architecture calls them.
@@ -37,7 +39,8 @@ def gemm_tiles_members() -> Iterator[dict[str, Any]]:
         for dtype in (*ELEMENTS, *_OF_8_BITS):
             for layout in LAYOUTS if dtype in ELEMENTS else ("nt",):
                 for member in _TILES:
-                    yield _member(arch, dtype, layout, *member)
+                    if layout == "nt" or member[3] == _WAVES_BY_K:
+                        yield _member(arch, dtype, layout, *member)
 
 
 def _member(
@@ -47,6 +50,7 @@ def _member(
     name: str,
     tiles_m: int,
     tiles_n: int,
+    waves_m: int,
     stages: int,
     of_cu: int,
 ) -> dict[str, Any]:
@@ -58,6 +62,7 @@ def _member(
     defines = {
         "TILES_M": tiles_m,
         "TILES_N": tiles_n,
+        "WAVES_M": waves_m,
         "STAGES": stages,
         "WAVES": of_cu,
         "ELEMENT": ELEMENTS.get(of_a, f"k{of_a.capitalize()}"),

@@ -14,18 +14,26 @@
 
 enum OutType { kFloat32, kBfloat16, kFloat16 };
 
-template <class S>
+// The last sums may be read behind it.
+__device__ __forceinline__ void end_of_sums() {
+  ordered::s_nop<16>();
+  ordered::s_nop<2>();
+}
+
+// Of the nth kTogether columns of fragments of a wave.
+template <class S, int kNth>
 class TileEpilogue {
+  static constexpr int kColumns = S::kTogether, kFirst = kNth * kColumns;
   static constexpr Element kElement = S::Elements::kResult;
   static constexpr bool kScales = S::Elements::kIs8Bit;
   static constexpr OutType kOwn = kElement == Element::kBf16 ? kBfloat16 : kFloat16;
-  static constexpr int kEight = 8, kLanesOfRow = S::kN * S::kFragment / kEight;
+  static constexpr int kEight = 8, kLanesOfRow = kColumns * S::kFragment / kEight;
   static constexpr int kRowsAtOnce = kWaveLanes / kLanesOfRow, kTurns = S::kFragment / kRowsAtOnce;
   // The first four of eight neighbours lie in the first half of a row, the others in the second;
   // 16 bytes at their number XOR row % 8.
   static constexpr int kHalfRow = 16 * kLanesOfRow, kRow = 2 * kHalfRow;
   static constexpr int kBytes = S::kFragment * kRow;
-  static constexpr int kWrites = 2 * S::kN;  // of half a lane's sums of 32 rows
+  static constexpr int kWrites = 2 * kColumns;  // of half a lane's sums of 32 rows
   static_assert(S::kWaves * kBytes <= S::kLdsBytes);
   struct Eight {
     f32x4 of[2];
@@ -58,7 +66,7 @@ class TileEpilogue {
     const int each = gated ? S::kFragment / 2 : S::kFragment;
     const int wave_m = wave / S::kWavesN, wave_n = wave % S::kWavesN;
     row_ = place.m + wave_m * S::kM * S::kFragment + row;
-    column_ = place.n + (wave_n * S::kN + eighth / 4) * each + eighth % 4 * kEight;
+    column_ = place.n + (wave_n * S::kN + kFirst + eighth / 4) * each + eighth % 4 * kEight;
     has_results_ = !gated || eighth % 4 < 2;
     bias_ = bias(column_);
     if (gated) bias_of_factors_ = bias(column_ + args.up_offset);
@@ -76,8 +84,6 @@ class TileEpilogue {
   }
   __device__ __forceinline__ void operator()(int lane) {
     const bool plain = whole_ && args_.out_type == kOwn && args_.activation == kIdentity;
-    ordered::s_nop<16>();
-    ordered::s_nop<2>();
     if (plain)
       store_plain(lane);
     else
@@ -89,7 +95,7 @@ class TileEpilogue {
   template <int m, int place>
   __device__ __forceinline__ void write() const {
     constexpr int kLow = place % 8 * 16, kHigh = place / 8 * 128;
-    ordered::ds_write_b128_acc<16 * m * S::kN + 4 * place, kHigh>(write_ ^ kLow);
+    ordered::ds_write_b128_acc<16 * (m * S::kN + kFirst) + 4 * place, kHigh>(write_ ^ kLow);
   }
   __device__ __forceinline__ Eight bias(int column) const {
     Eight x{};
@@ -189,10 +195,10 @@ class TileEpilogue {
   template <int m, int half>
   __device__ __forceinline__ void store_half(bf16x8 (&sums)[kTurns][2],
                                              const float (&rows)[kTurns]) const {
-    constexpr int kFirst = half * kTurns / 2;
-    const int row = row_ + m * S::kFragment + kFirst * kRowsAtOnce;
+    constexpr int kTurn = half * kTurns / 2;
+    const int row = row_ + m * S::kFragment + kTurn * kRowsAtOnce;
     uint64_t to = address(row, column_, 2);
-    unroll_from<kFirst, kFirst + kTurns / 2>([&]<int turn>() {
+    unroll_from<kTurn, kTurn + kTurns / 2>([&]<int turn>() {
       u32x4 to_store;
       unroll<2>([&]<int h>() {
         ordered::settle(sums[turn][h]);
@@ -200,7 +206,7 @@ class TileEpilogue {
             scaled(__builtin_bit_cast(f32x4, sums[turn][h]), scale_.of[h], rows[turn], bias_.of[h]);
         for (int i = 0; i < 2; ++i) to_store[2 * h + i] = rounded(x[2 * i], x[2 * i + 1]);
       });
-      if (row + (turn - kFirst) * kRowsAtOnce < args_.m && column_ < args_.n)
+      if (row + (turn - kTurn) * kRowsAtOnce < args_.m && column_ < args_.n)
         *(Global<u32x4>*)to = to_store;
       to += 2 * kRowsAtOnce * args_.out_stride;
     });

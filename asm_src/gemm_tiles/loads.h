@@ -75,10 +75,10 @@ struct TileLoads {
   template <int kLoads>
   __device__ __forceinline__ u32x4 found(const TileOperand& x, int first, int row,
                                          uint32_t (&offset)[kLoads]) const {
-    const int wanted = x.first + first / S::kFragment * x.each();
+    const int wanted = x.first + first / S::kFragment * x.each();  // whole fragments
     const int base = wanted < x.rows ? wanted : x.rows - 1, last = x.rows - 1 - base;
     unroll<kLoads>([&]<int i>() {
-      const int own = i * S::kBlockRows + row, in = own % S::kFragment;
+      const int own = first % S::kFragment + i * S::kBlockRows + row, in = own % S::kFragment;
       const int nth = own / S::kFragment * x.each() + (in & (x.each() - 1));
       const int further = in < x.each() ? 0 : x.up_offset;
       offset[i] =

@@ -146,17 +146,27 @@ struct TileLoop {
   }
   __device__ __forceinline__ void run(int steps) {
     start();
-    for (int left = steps; left > 0; --left)
-      unroll<S::kSlots>([&]<int slot>() {
-        multiply<slot>();
-        between<slot>();
-      });
+    if constexpr (Order::kPairs) {
+      if (steps % 2 != 0) step();
+      for (int left = steps / 2; left > 0; --left) {
+        step();
+        step();
+      }
+    } else {
+      for (int left = steps; left > 0; --left) step();
+    }
     ordered::s_waitcnt<0, 0>();
     if constexpr (!S::kDirect) {
       for (auto& x : loads.staged_a) ordered::settle(x);
       for (auto& x : loads.staged_b) ordered::settle(x);
     }
     ordered::s_barrier();
+  }
+  __device__ __forceinline__ void step() {
+    unroll<S::kSlots>([&]<int slot>() {
+      multiply<slot>();
+      between<slot>();
+    });
   }
   // The first step is in LDS, its first part in registers, the next ones on their way.
   __device__ __forceinline__ void start() {
@@ -169,6 +179,7 @@ struct TileLoop {
     if constexpr (S::kDirect) {
       load<Order::kEarly>();
       zero();
+      ordered::s_nop<8>();  // the distance to the first products
       ordered::s_waitcnt<(kSteps - 1) * S::kLoads + Order::kEarly, ordered::kAnyLgkm>();
     } else {
       zero();

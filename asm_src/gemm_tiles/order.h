@@ -6,33 +6,51 @@
 // some come in halves. Loads are behind the barrier by which the next step is in LDS.
 template <class S>
 struct TileOrder {
+  // Two steps a turn of the loop: a branch that is taken costs more than a slot.
+  static constexpr bool kPairs = S::kDirect && !S::Elements::kIsWide && !S::kAByK && !S::kBByK;
   static constexpr int kPart = S::kPartSlots, kHalf = kPart / 2, kLast = S::kSlots - kPart;
   static constexpr int kLoads = S::kLoads;
 
   // Through registers: the barrier behind which nothing of the step is read, and writes of the next
-  // one begin; behind kWritten they are there.
-  static constexpr int kRead = 2 * kPart + kPart * 3 / 8;
-  static constexpr int kWritten = S::kDirect ? kLast : kLast + kPart * 3 / 8;
-  static constexpr int store(int n) {
-    return kRead + 1 + n * (kLast + kPart / 4 - kRead - 1) / S::kBlocks;
-  }
+  // one begin, a slot each; behind kWritten they are there. LDS takes as long for them as slots do.
+  static constexpr bool kByRows = !S::kAByK && !S::kBByK;
+  static constexpr int kRead = 2 * kPart + kPart * (kByRows ? 7 : 6) / 16;
+  static constexpr int kStores = !kByRows         ? kLast + kPart / 4 - kRead
+                                 : kLoads < kPart ? kLoads
+                                                  : kPart;
+  static constexpr int store(int n) { return kRead + 1 + n * (kStores - 1) / S::kBlocks; }
+  static constexpr int kThere = kRead + (kByRows ? kLoads + 8 : kPart), kLatest = kLast + kHalf;
+  static constexpr int kWritten = S::kDirect ? kLast : kThere < kLatest ? kThere : kLatest;
 
   static constexpr bool kHalves = S::kHalvesA > 1 || S::kHalvesB > 1;
   static constexpr int kReadSpan = kHalves ? kPart * 3 / 4 : kHalf;
   static constexpr int read(int part, int n) {
-    const int first = part == S::kParts - 1 ? kWritten : part * kPart;
+    const int first = part == S::kParts - 1 ? kWritten + (S::kDirect && kByRows) : part * kPart;
     return first + n * kReadSpan / (S::kDirect ? S::kReads : 2 * S::kReads);
   }
   static constexpr int turn(int part) { return read(part, S::kReads - 1) + 1; }
-  // A load a slot, with three stages less: into the next step, as where there are more loads than
-  // blocks. Not beside the barrier nor the branch, which take a slot each.
+  // A load a slot or less, on into the next step but for some. Not beside the barrier nor the
+  // branch, which take a slot each.
   static constexpr bool kGoOn = S::kStages > 2 || kLoads > S::kBlocks;
-  static constexpr int kFirst = kWritten + 1, kLeft = S::kSlots - kFirst;
-  static constexpr int kSpan = S::kStages > 2 ? S::kSlots / 2 : kGoOn ? kLeft + kPart : kLeft - 1;
-  static constexpr int nth_slot(int n) { return kFirst + n * kSpan / kLoads; }
+  static constexpr int kFirst = kWritten + 1, kEnd = S::kSlots - 1;
+  static constexpr int kByK = kGoOn ? S::kSlots - kFirst + kPart : kEnd - kFirst;
+  static constexpr int kOfTwo = S::Elements::kIsWide ? kEnd - kFirst : S::kSlots * 3 / 8;
+  static constexpr int kSpan = S::kStages > 2 ? S::kSlots / 2
+                               : !kByRows     ? kByK
+                               : !S::kDirect  ? S::kSlots / 4
+                                              : kOfTwo;
+  static constexpr int nth_slot(int n) {
+    const int slot = kFirst + n * kSpan / kLoads;
+    return slot == kEnd && kByRows && !S::kDirect && !S::kShares ? slot + 1 : slot;
+  }
   static constexpr int load(int n) { return nth_slot(n) % S::kSlots; }
   // How many are not in the next step.
-  static constexpr int kEarly = kGoOn ? (kLeft * kLoads + kSpan - 1) / kSpan : kLoads;
+  static constexpr int early() {
+    int count = 0;
+    while (count < kLoads && nth_slot(count) < S::kSlots) ++count;
+    return count;
+  }
+  static constexpr int kEarly = early();
   // Between loads: to the next step, and what of it there is.
   static constexpr int kBetween =
       (kGoOn ? (kLast + S::kSlots / 2) % S::kSlots : 0) + (kHalves ? kReadSpan

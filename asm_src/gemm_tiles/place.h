@@ -9,10 +9,22 @@ inline constexpr int kXcds = 8;
 struct TilePlace {
   int m, n;  // of the tile's first element
 
-  // Tiles have 2^log_m rows and 2^log_n columns.
-  __device__ __forceinline__ TilePlace(int rows, int columns, int log_m, int log_n, int window) {
-    const uint32_t tiles_m = uint32_t(rows + (1 << log_m) - 1) >> log_m;
-    const uint32_t tiles_n = uint32_t(columns + (1 << log_n) - 1) >> log_n;
+  // Of tiles of S, or, gated, where half of B's rows are factors, of half as many columns.
+  template <class S>
+  static __device__ __forceinline__ TilePlace of(int rows, int columns, bool gated, int window) {
+    constexpr uint32_t kHalf = S::kRowsN / 2;
+    const uint32_t tiles_m = uint32_t(rows + S::kRowsM - 1) / S::kRowsM;
+    const uint32_t halves = uint32_t(columns + kHalf - 1) / kHalf;
+    const uint32_t tiles_n = gated ? halves : (halves + 1) / 2;
+    TilePlace place = nth_of(tiles_m, tiles_n, window);
+    place.m = uniform(place.m * S::kRowsM);
+    place.n = uniform(place.n * (gated ? kHalf : S::kRowsN));
+    return place;
+  }
+
+ private:
+  static __device__ __forceinline__ TilePlace nth_of(uint32_t tiles_m, uint32_t tiles_n,
+                                                     int window) {
     const uint32_t tiles = tiles_m * tiles_n, id = __builtin_amdgcn_workgroup_id_x();
     const uint32_t xcd = id % kXcds, each = tiles / kXcds, more = tiles % kXcds;
     const uint32_t nth = xcd * each + (xcd < more ? xcd : more) + id / kXcds;
@@ -20,7 +32,6 @@ struct TilePlace {
     const uint32_t first = nth / of_window * window;
     const uint32_t left = tiles_m - first;
     const uint32_t high = left < uint32_t(window) ? left : window, in = nth % of_window;
-    m = uniform((first + in % high) << log_m);
-    n = uniform(in / high << log_n);
+    return {int(first + in % high), int(in / high)};
   }
 };

@@ -4,23 +4,22 @@
 #include "gemm_tiles/element.h"
 #include "isa/unroll.h"
 
-// A workgroup of four waves, two along m and two along n, makes a tile of the result. A wave has
+// A workgroup of four waves, two along m and two along n, or all along m, makes a tile of the
+// result. A wave has
 // kM x kN fragments of 32 x 32 of it. A step is a cache line of each row, 128 bytes along k; a
 // part of it is what the operands of a fragment's matrix instructions are read for at once.
 //
 // An operand is stored by rows, each of k, or by k: each of its rows of memory is one of k, of all
 // rows of the operand.
-template <int kM_, int kN_, int kStages_, class Elements_, bool kAByK_, bool kBByK_>
+template <int kM_, int kN_, int kWavesM_, int kStages_, class Elements_, bool kAByK_, bool kBByK_>
 struct TileShape {
   using Elements = Elements_;
   static constexpr int kM = kM_, kN = kN_, kFragments = kM * kN;
   static constexpr bool kAByK = kAByK_, kBByK = kBByK_;
   static_assert(!(kAByK || kBByK) || Elements::kBytes == 2);
-  static constexpr int kFragment = 32, kWavesM = 2, kWavesN = 2, kWaves = kWavesM * kWavesN;
+  static constexpr int kFragment = 32, kWaves = 4, kWavesM = kWavesM_, kWavesN = kWaves / kWavesM;
   static constexpr int kLanes = kWaves * kWaveLanes;
   static constexpr int kRowsM = kWavesM * kM * kFragment, kRowsN = kWavesN * kN * kFragment;
-  static constexpr int kLogM = __builtin_ctz(kRowsM), kLogN = __builtin_ctz(kRowsN);
-  static_assert(kRowsM == 1 << kLogM && kRowsN == 1 << kLogN);
   static constexpr int kRowBytes = 128, kStep = kRowBytes / Elements::kBytes;
   static constexpr int kReadBytes = 32;  // of a row that a read brings: 16 of each of two lanes
   static constexpr int kReadsOfRow = kRowBytes / kReadBytes;
@@ -50,8 +49,12 @@ struct TileShape {
   // Where in the 128 bytes of a row of a step those 16 are that are the first of k: the others are
   // at their number XOR this. Of lanes that are served together no two meet in a bank.
   static constexpr __device__ int swizzle(int row) { return (kDirect ? row / 2 : row) % 8; }
+  static constexpr bool kShares = kFragments <= 4;  // the CU with another workgroup
   static constexpr int kLastAcc = 16 * kFragments - 1;
-  static_assert(kM % 2 == 0 && kN % 2 == 0, "a wave loads whole fragments");
+  // Columns of fragments that leave together: lanes share a row of these, so that it is whole
+  // lines.
+  static constexpr int kTogether = (kN & (kN - 1)) == 0 ? kN : 2;
+  static_assert(kM % 2 == 0 && kN % kTogether == 0);
   static_assert(kLdsBytes <= kMaxLdsBytes && kLastAcc < 256);
 };
 

@@ -2,15 +2,15 @@
 // of A; or, gated, activation(x[m, n]) * x[m, up_offset + n].
 //
 // One code object per member of the family: the build defines KERNEL (its name), TILES_M, TILES_N
-// (fragments of a wave), STAGES, WAVES (a SIMD), ELEMENT, LAST (its last accumulation register),
-// A_BY_K and B_BY_K (whether they are stored as A[k, m] and B[k, n]), and from the struct of the
-// arguments PARAMETERS and ARGUMENTS.
-// Grid: x = tiles of m times tiles of n; which one a workgroup makes is in gemm_tiles/place.h.
+// (fragments of a wave), WAVES_M (along m), STAGES, WAVES (a SIMD), ELEMENT, LAST (its last
+// accumulation register), A_BY_K and B_BY_K (whether they are stored as A[k, m] and B[k, n]), and
+// from the struct of the arguments PARAMETERS and ARGUMENTS. Grid: x = tiles of m times tiles of n;
+// which one a workgroup makes is in gemm_tiles/place.h.
 #include "gemm_tiles/epilogue.h"
 
 namespace {
 
-using S = TileShape<TILES_M, TILES_N, STAGES,
+using S = TileShape<TILES_M, TILES_N, WAVES_M, STAGES,
                     TileElements<TileElement::ELEMENT, TileElement::ELEMENT_B>, A_BY_K, B_BY_K>;
 static_assert(LAST == 16 * S::kFragments - 1);
 
@@ -18,8 +18,7 @@ __device__ __forceinline__ void gemm_tile(const GemmTilesArgs& args) {
   __shared__ u32x4 lds[S::kLdsBytes / 16];
   RESERVE_ACC_TO(LAST);
   const int wave = Lane::wave(), lane = Lane::in_wave();
-  const int log_n = S::kLogN - (args.up_offset != 0);  // gated, half of B's rows are factors
-  const TilePlace place(args.m, args.n, S::kLogM, log_n, args.window);
+  const TilePlace place = TilePlace::of<S>(args.m, args.n, args.up_offset != 0, args.window);
   const uint32_t base = (uint32_t)(Local<u32x4>*)lds;
   TileLoop<S> loop;
   loop.begin(base, wave, lane);
@@ -27,7 +26,9 @@ __device__ __forceinline__ void gemm_tile(const GemmTilesArgs& args) {
                    {args.b, args.b_stride, args.n, place.n, args.up_offset}, base, wave, lane,
                    args.k);
   loop.run((args.k + S::kStep - 1) / S::kStep);
-  TileEpilogue<S>(args, place, base, wave, lane)(lane);
+  end_of_sums();
+  unroll<S::kN / S::kTogether>(
+      [&]<int nth>() { TileEpilogue<S, nth>(args, place, base, wave, lane)(lane); });
 }
 
 }  // namespace

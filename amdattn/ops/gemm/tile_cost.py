@@ -29,11 +29,13 @@ class _Clk(NamedTuple):
 
 # By whether loads go straight to LDS, and fragments of a wave.
 _CLK = {
-    (False, 16): _Clk(12, 12, 4800, 8400),
-    (False, 8): _Clk(120, 120, 4300, 5200),
+    (False, 16): _Clk(0, 0, 4800, 8400),
+    (False, 12): _Clk(7, 7, 4600, 7000),
+    (False, 8): _Clk(40, 40, 4300, 5200),
     (False, 4): _Clk(40, 420, 5000, 4200),
-    (True, 16): _Clk(35, 35, 4600, 6600),
-    (True, 8): _Clk(130, 130, 4700, 4000),
+    (True, 16): _Clk(5, 5, 4600, 6600),
+    (True, 12): _Clk(155, 155, 4700, 5600),
+    (True, 8): _Clk(80, 80, 4700, 4000),
     (True, 4): _Clk(230, 990, 4000, 3000),
 }
 

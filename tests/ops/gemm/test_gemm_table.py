@@ -75,7 +75,7 @@ def test_every_choice_is_timed(table: Path) -> None:
         for row in shipped("gemm_nt")
         if (row.dtype, row.accepts["layout"]) == ("float16", "nt") and row.accepts["k_multiple"] > 1
     }
-    assert {kernel for kernel, *_ in choices} == aligned and len(choices) > 4 * len(aligned)
+    assert {kernel for kernel, *_ in choices} == aligned and len(choices) > 3 * len(aligned)
     times = [row["us"] for row in found["choices"]]
     assert times == sorted(times) and times[0] > 1
     assert not table.exists()
