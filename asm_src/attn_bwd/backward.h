@@ -34,7 +34,7 @@ struct Backward {
     int head, tile;
   };
   struct RowSums {
-    f32x4 lse[S::kHalves], delta[S::kHalves];
+    f32x4 lse[S::kHalves], minus_delta[S::kHalves];
   };
 
   // Read again where they are needed: all of them would not fit in scalar registers.
@@ -118,7 +118,7 @@ struct Backward {
     const auto* from = (const Global<char>*)args.rows + tile * (2 * S::kRows * 4);
     for (int h = 0; h < S::kHalves; ++h) {
       next_sums.lse[h] = *(const Global<f32x4>*)(from + 64 * h + 16 * g);
-      next_sums.delta[h] = *(const Global<f32x4>*)(from + 4 * S::kRows + 64 * h + 16 * g);
+      next_sums.minus_delta[h] = *(const Global<f32x4>*)(from + 4 * S::kRows + 64 * h + 16 * g);
     }
   }
 
@@ -134,7 +134,7 @@ struct Backward {
     const BufferResource of_k = rows_from(k_from, rows, args.k_stride_seq, args.head_dim, 2);
     const BufferResource of_v = rows_from(v_from, rows, args.v_stride_seq, args.head_dim_v, 2);
     unroll<S::kWaveTiles>([&]<int t>() {
-      const int key = (wave * S::kWaveTiles + t) * S::kTile + c;
+      const int key = S::tile_of(wave, t) * S::kTile + c;
       unroll<kChunks>([&]<int n>() {
         const int column = 32 * n + 8 * g;
         k[t][n] = buffer_load_dwordx4(of_k, column < args.head_dim
@@ -151,7 +151,7 @@ struct Backward {
     // K by columns goes through LDS: eight keys of a column of K are an operand.
     static_assert(S::kKeys * S::kHeadDim * 2 <= S::kLdsBytes);
     unroll<S::kWaveTiles>([&]<int t>() {
-      const int key = (wave * S::kWaveTiles + t) * S::kTile + c;
+      const int key = S::tile_of(wave, t) * S::kTile + c;
       unroll<kChunks>([&]<int n>() {
         const int chunk = (4 * n + g) ^ key % 8;
         ds_write_b128((Local<u32x4>*)(lds + key * 2 * S::kHeadDim + chunk * 16), k[t][n]);
@@ -245,7 +245,7 @@ struct Backward {
         f32x4 s = {}, dp = {};
         unroll<kChunks>([&]<int n>() { s = mma_chunk<kOf>(q[h][n], k[t][n], s); });
         unroll<kChunksV>([&]<int n>() { dp = mma_chunk<kOf>(dout[h][n], v[t][n], dp); });
-        const int nth_tile = wave * S::kWaveTiles + t;
+        const int nth_tile = S::tile_of(wave, t);
         const int key = work.first_key + nth_tile * S::kTile + c;
         const int row = at.tile * S::kRows + S::kTile * h + 4 * g;
         float p[4], ds[4];
@@ -261,7 +261,7 @@ struct Backward {
             log2_p = __builtin_fmaf(s[i], args.softmax_scale_log2, -sums.lse[h][i]);
           }
           p[i] = v_exp_f32(log2_p);
-          ds[i] = p[i] * (dp[i] - sums.delta[h][i]);
+          ds[i] = p[i] * (dp[i] + sums.minus_delta[h][i]);
           if constexpr (kCapped) ds[i] *= slope;
           if constexpr (kMasked) {
             const int distance = key - (row + i);
@@ -405,7 +405,7 @@ struct Backward {
         buffer_store_dwordx2(to, at, u32x2{rounded(x[0], x[1]), rounded(x[2], x[3])});
     };
     unroll<S::kWaveTiles>([&]<int t>() {
-      const int tile = (wave * S::kWaveTiles + t) * S::kTile;
+      const int tile = S::tile_of(wave, t) * S::kTile;
       if constexpr (S::kDirect) {
         unroll<kStepsOf>([&]<int n>() {
           float x[4];

@@ -3,6 +3,7 @@
 #pragma once
 #include "attn_bwd/backward.h"
 #include "attn_bwd/step_lds_direct.h"
+#include "isa/ordered_gradients.h"
 #include "tile/accumulators.h"
 
 // A tensor by tiles of rows: the last tile first, of one head after the other.
@@ -20,7 +21,7 @@ struct OrderedLoop : Backward<S> {
       Base::group, Base::k, Base::v, Base::lds, Base::k_columns;
   static constexpr Element kOf = S::kElement;
   static constexpr int kH = S::kHalves, kT = S::kWaveTiles, kParts = 2 / kH;
-  static constexpr bool kDirect = S::kDirect;
+  static constexpr bool kDirect = S::kDirect, kLater = S::kLater;
   static constexpr int kSteps = S::steps(S::kHeadDim), kStepsV = S::steps(S::kHeadDimV);
   static constexpr int kDqTiles = S::kDqTiles, kPairs = S::kTiles / 2, kD = S::kHeadDim;
   static_assert(S::kHeadDim == S::kHeadDimV);
@@ -38,9 +39,10 @@ struct OrderedLoop : Backward<S> {
   // ---- State
   Walk patches, row_sums, dq_rows;  // two tiles ahead, one ahead, one behind
   bf16x8 ring[Order::kRing];
-  f32x4 s[kT][kH], dp[kT][kH], dq[kH][kDqTiles], lse[kH], delta[kH];
+  f32x4 s[kT][kH], dp[kT][kH], dq[kH][kDqTiles], lse[kH], minus_delta[kH];
   Packed p_of[kT], ds_of[kT];
-  uint32_t half_up[2][2];
+  u32x2 half_up[2];
+  uint64_t half_a_unit;  // of bfloat16, of two numbers
   StepLds<S> in_lds;
   // Of a lane's rows of dQ; or of the row that is added next, which moves: by a row, between the
   // halves of a tile, and back to the first one. (Bytes that an instruction has in a scalar
@@ -49,12 +51,11 @@ struct OrderedLoop : Backward<S> {
   static constexpr int kDqMoves[] = {1, 5, -11};  // rows
   uint32_t sums_offset, dq_offset[kDqTiles][kDqOffsets], dq_move[3];
   float scale, scale_log2;
-  int tile, masked;
-  Turn awaited;   // of dQ of the tile before
-  Passed passed;  // and of the one before that
+  int tile, masked;  // below 0 if a mask cuts it
+  Turn awaited;      // of dQ of the tile before
+  Passed passed;     // and of the one before that
   uint32_t polled;
-  int full_first, full_count;  // tiles all of whose rows see all keys
-  int first_row;
+  int full_first, full_last;  // tiles all of whose rows see all keys
   StageMoves moves;
 
   __device__ __forceinline__ OrderedLoop(const AttnBwdArgs& args, int id, Local<char>* lds)
@@ -70,6 +71,14 @@ struct OrderedLoop : Backward<S> {
     else
       return x;
   }
+  // d = a * b^T + c
+  template <class Operand>
+  static __device__ __forceinline__ void mma_from(f32x4& d, Operand a, Operand b, f32x4 c) {
+    if constexpr (kOf == Element::kBf16)
+      ordered::v_mfma_f32_bf16_from(d, a, b, c);
+    else
+      ordered::v_mfma_f32_f16_from(d, a, b, c);
+  }
   template <int w>
   __device__ __forceinline__ void matrix() {
     constexpr typename Order::Part kPart = Order::part_of_window(w);
@@ -81,8 +90,10 @@ struct OrderedLoop : Backward<S> {
       constexpr int n = place / kH, h = place % kH, half = use / kT, t = use % kT;
       const auto a = part<half>(operand), b = part<half>(of_s ? k[t][n] : v[t][n]);
       auto& to = of_s ? s[t][h] : dp[t][h];
-      if constexpr (n == 0 && half == 0)
+      if constexpr (n == 0 && half == 0 && of_s)
         ordered::mma_zero<kOf>(to, a, b);
+      else if constexpr (n == 0 && half == 0)
+        mma_from(to, a, b, minus_delta[h]);
       else
         ordered::mma<kOf>(to, a, b);
     } else if constexpr (kProduct == Product::kDq) {
@@ -113,10 +124,10 @@ struct OrderedLoop : Backward<S> {
   // 0 where a row does not see a key. All rows of a tile but a sequence's last one are there.
   __device__ __forceinline__ void mask(f32x4 (&of)[kT][kH]) const {
     const uint32_t span = uint32_t(work.most_distance) - uint32_t(work.least_distance);
-    const int rows = work.rows - first_row;
+    const int first_row = tile * S::kRows, rows = work.rows - first_row;
     unroll<kT * kH>([&]<int n>() {
       constexpr int t = n / kH, h = n % kH;
-      const int key = work.first_key + (wave * kT + t) * S::kTile + c, row = 4 * g + 16 * h;
+      const int key = work.first_key + S::tile_of(wave, t) * S::kTile + c, row = 4 * g + 16 * h;
       // From the first key that the row sees; beyond all of them where there is no key.
       const int distance = key < work.keys ? key - first_row - row - work.least_distance : -1;
       unroll<4>([&]<int e>() {
@@ -133,13 +144,17 @@ struct OrderedLoop : Backward<S> {
   }
   // Two to 16 bits, in two steps.
   template <int kWhich, int e>
-  __device__ __forceinline__ void round_one(float x) {
-    if constexpr (kOf == Element::kBf16)
-      half_up[kWhich][e] = ordered::v_add_u32<0x8000>(bits(x));
-    else if constexpr (e == 0)
-      half_up[kWhich][0] = ordered::v_fma_mixlo_f16(x);
+  __device__ __forceinline__ void round_one(const f32x4& of) {
+    auto& x = half_up[kWhich];
+    const float one = of[e];
+    if constexpr (kOf == Element::kBf16) {
+      const f32x2 pair = {of[e - 1], one};
+      x = __builtin_bit_cast(
+          u32x2, ordered::v_lshl_add_u64(__builtin_bit_cast(uint64_t, pair), half_a_unit));
+    } else if constexpr (e % 2 == 0)
+      x[0] = ordered::v_fma_mixlo_f16(one);
     else
-      half_up[kWhich][0] = ordered::v_fma_mixhi_f16(half_up[kWhich][0], x);
+      x[0] = ordered::v_fma_mixhi_f16(x[0], one);
   }
   template <int kWhich>
   __device__ __forceinline__ uint32_t packed(float lo, float hi) {
@@ -174,40 +189,35 @@ struct OrderedLoop : Backward<S> {
       ordered::s_waitcnt<Order::behind_loads(), ordered::kAnyLgkm>();
       in_lds.loaded();
     } else if constexpr (kDo == Do::kWriteRows || kDo == Do::kPermute || kDo == Do::kWriteColumns ||
-                         kDo == Do::kExchange || kDo == Do::kWriteDs) {
+                         kDo == Do::kWriteDs) {
       in_lds.template run<kDo, n>(ds_of);
     } else if constexpr (kDo == Do::kLoad) {
       in_lds.template load<n>(patches.buffer);
     } else if constexpr (kDo == Do::kLoadSums) {
-      auto& to = (n < kH ? lse : delta)[n % kH];
+      auto& to = (n < kH ? lse : minus_delta)[n % kH];
       ordered::buffer_load_dwordx4_f32<(n < kH ? 0 : 4 * S::kRows) + n % kH * 64>(to, sums_offset,
                                                                                   row_sums.buffer);
     } else if constexpr (kDo == Do::kWaitSums) {
       ordered::s_waitcnt<Order::behind_sums(n), ordered::kAnyLgkm>();
       if constexpr (n == 0)
         for (auto& one : lse) ordered::settle(one);
-      if constexpr (!kDirect || n == 1)
-        for (auto& one : delta) ordered::settle(one);
+      if constexpr (!kLater || n == 1)
+        for (auto& one : minus_delta) ordered::settle(one);
     } else if constexpr (kDo == Do::kScale) {
       const float x = s[t][h][e], y = lse[h][e];
       s[t][h][e] = ordered::v_fma_f32_minus(x, scale_log2, y);
     } else if constexpr (kDo == Do::kExp) {
       const float x = s[t][h][e];
       s[t][h][e] = ordered::v_exp_f32(x);
-    } else if constexpr (kDo == Do::kSubtract) {
-      const float x = dp[t][h][e], y = delta[h][e];
-      dp[t][h][e] = ordered::v_sub_f32(x, y);
     } else if constexpr (kDo == Do::kMultiply) {
       const float x = dp[t][h][e], y = s[t][h][e];
       dp[t][h][e] = ordered::v_mul_f32_vector(x, y);
     } else if constexpr (kDo == Do::kMaskP || kDo == Do::kMaskDs) {
-      if (__builtin_expect(masked != 0, false)) mask(kDo == Do::kMaskP ? s : dp);
+      if (__builtin_expect(masked < 0, false)) mask(kDo == Do::kMaskP ? s : dp);
     } else if constexpr (kDo == Do::kRoundP) {
-      const float x = s[t][h][e];
-      round_one<0, n % 2>(x);
+      round_one<0, e>(s[t][h]);
     } else if constexpr (kDo == Do::kRoundDs) {
-      const float x = dp[t][h][e];
-      round_one<1, n % 2>(x);
+      round_one<1, e>(dp[t][h]);
     } else if constexpr (kDo == Do::kPackP || kDo == Do::kPackDs) {
       constexpr bool of_p = kDo == Do::kPackP;
       constexpr int tile = n / (2 * kH), half = n / 2 % kH, pair = n % 2;
@@ -253,15 +263,16 @@ struct OrderedLoop : Backward<S> {
     ordered::settle_uniform(moves.ds);
   }
   __device__ __forceinline__ void see() {
-    const int nth = tile - full_first;
-    masked = (nth | (full_count - 1 - nth)) >> 31;  // as scalar instructions have it
+    masked = (tile - full_first) | (full_last - tile);  // as scalar instructions have it
     ordered::settle_uniform(masked);
-    first_row = tile * S::kRows;
   }
 
   template <int w>
   __device__ __forceinline__ void window() {
     matrix<w>();
+    // Nothing else may have their registers right behind the matrix instructions that read them.
+    if constexpr (w == Order::kSumsRead + 3)
+      for (auto& one : minus_delta) ordered::settle(one);
     constexpr int from = Order::first_of_window(w), to = Order::first_of_window(w + 1);
     unroll_from<from, to>([&]<int i>() {
       constexpr Item item = Order::kItems.at[i];
@@ -303,7 +314,7 @@ struct OrderedLoop : Backward<S> {
       row_bytes = (of_q ? again.head_dim : again.head_dim_v) * 2;
     }
     const int64_t row = walk.tile * S::kRows + (kOf == kSumsOf ? 0 : work.q_base);
-    const bool is_there = walk.head < group && (!kDirect || walk.tile < work.end);
+    const bool is_there = walk.head < group && (!kLater || walk.tile < work.end);
     const int rows = kOf == kSumsOf ? S::kRows : min_of(work.rows - walk.tile * S::kRows, S::kRows);
     walk.tile_bytes = S::kRows * int(row_stride);
     walk.full_bytes = (S::kRows - 1) * int(row_stride) + row_bytes;
@@ -319,8 +330,8 @@ struct OrderedLoop : Backward<S> {
       passed.keep(awaited);
       // The next one is of this tile, or where dQ is a step later of the one before: at the
       // beginning none.
-      const int next = !kDirect ? tile : tile + 1 < work.end ? tile + 1 : work.first;
-      if (!kDirect || awaited.counter != 0) awaited.set(work, awaited.counter - 16, next);
+      const int next = !kLater ? tile : tile + 1 < work.end ? tile + 1 : work.first;
+      if (!kLater || awaited.counter != 0) awaited.set(work, awaited.counter - 16, next);
     }
   }
   // So many tiles on.
@@ -337,12 +348,13 @@ struct OrderedLoop : Backward<S> {
     }
     locate<kOf>(walk, again, of);
     if constexpr (S::kTurns && kOf == kDqOf)
-      if (!kDirect || walk.tile < work.end)
+      if (!kLater || walk.tile < work.end)
         awaited.set(of, Base::counter(again, of, {walk.head, walk.tile}), walk.tile);
   }
   static __device__ __forceinline__ void back(Walk& walk) {
-    const uint64_t at = (uint64_t(walk.buffer[1]) << 32 | walk.buffer[0]) - walk.tile_bytes;
-    walk.buffer = raw_descriptor(at, walk.full_bytes);
+    uint32_t lo = walk.buffer[0], hi = walk.buffer[1];
+    ordered::s_sub_u64(lo, hi, walk.tile_bytes);  // in place: the compiler would copy
+    walk.buffer = u32x4{lo, hi, walk.full_bytes, walk.buffer[3]};
     ordered::settle_uniform(walk.buffer);
   }
 
@@ -351,14 +363,14 @@ struct OrderedLoop : Backward<S> {
     scale = args.softmax_scale;
     park(scale);  // scalar registers are few
     full_first = work.full_first();
-    full_count = work.full_count();
+    full_last = full_first + work.full_count() - 1;
     scale_log2 = args.softmax_scale_log2;
     patches.head = row_sums.head = dq_rows.head = 0;
     patches.tile = row_sums.tile = work.end - 1;
     locate<kRowsOf>(patches, arguments(), work);
     locate<kSumsOf>(row_sums, arguments(), work);
     // The tile before the first one, or the one before that: none.
-    dq_rows = {raw_descriptor(0, 0), 0, 0, 0, work.end + kDirect};
+    dq_rows = {raw_descriptor(0, 0), 0, 0, 0, work.end + kLater};
     const int dq_row = 4 * int(args.dq_stride_seq);
     unroll<kDqTiles>([&]<int m>() {
       const int of = kD / S::kWaves * wave + S::kTile * m + c;
@@ -372,6 +384,8 @@ struct OrderedLoop : Backward<S> {
         ordered::settle_uniform(dq_move[i]);
       }
     sums_offset = 16 * g;
+    half_a_unit = 0x0000800000008000;
+    ordered::settle_uniform(half_a_unit);
     // Three stages.
     moves = {S::kStageBytes, S::kStageBytes, -2 * S::kStageBytes, S::kDsBytes};
     in_lds.begin(uint32_t(lds), wave, lane, uint32_t(patches.tile_bytes) / S::kRows,
@@ -408,12 +422,17 @@ struct OrderedLoop : Backward<S> {
     // Of the tile before the first one dS is 0: in LDS, or in registers and Q as well, so that
     // their product is 0.
     const int nth = wave * kWaveLanes + lane;
-    constexpr int kZeroes = kDirect ? (S::kStages - 1) * S::kStageBytes : S::kDs + S::kDsBytes;
-    constexpr int kZeroBytes = kDirect ? S::kDo : S::kDsBytes;
+    constexpr int kZeroes = kLater ? (S::kStages - 1) * S::kStageBytes : S::kDs + S::kDsBytes;
+    constexpr int kZeroBytes = S::kLaterSums ? S::kStageBytes : kLater ? S::kDo : S::kDsBytes;
     for (int at = nth * 8; at < kZeroBytes; at += S::kLanes * 8)
       ordered::ds_write_b64<0>((uint32_t)lds + kZeroes + at, u32x2{});
-    if constexpr (kDirect)
+    if constexpr (kLater)
       for (auto& one : ds_of) one = {};
+    if constexpr (S::kLaterSums)
+      for (auto& tile : dp)
+        for (auto& one : tile) one = {};
+    if constexpr (S::kLaterSums)
+      for (auto& one : p_of) one = {};
     run_all<Do::kLoad, Order::kLoads>();
     go<kRowsOf>(patches, 1, work_again());
     run_all<Do::kLoadSums, 2 * kH>();
@@ -421,8 +440,8 @@ struct OrderedLoop : Backward<S> {
     if constexpr (!kDirect) {
       ordered::s_waitcnt<0, ordered::kAnyLgkm>();
       in_lds.loaded();
-      run_all<Do::kWriteRows, Order::kLoads>();
-      run_all<Do::kPermute, 8>();
+      run_all<Do::kWriteRows, Order::kRowWrites>();
+      run_all<Do::kPermute, Order::kPermutes>();
       run_all<Do::kWriteColumns, 2>();
     }
     in_lds.next_tile(moves.by);
@@ -440,15 +459,21 @@ struct OrderedLoop : Backward<S> {
   __device__ __forceinline__ void epilogue() {
     ordered::s_waitcnt<0, 0>();
     if constexpr (S::kTurns) passed.pass();
-    if constexpr (kDirect) {
+    if constexpr (kLater) {
       add_to_dq();
       go<kDqOf>(dq_rows, 1, work_again());
-      run_all<Do::kWriteDs, kT>();
+      if constexpr (S::kLaterSums)
+        unroll<Order::kElements / 2>([&]<int n>() {
+          if constexpr (!Order::kRoundsPairs) run<Do::kRoundDs, 2 * n>();
+          run<Do::kRoundDs, 2 * n + 1>();
+          run<Do::kPackDs, n>();
+        });
+      run_all<Do::kWriteDs, Order::kDsWrites>();
       product<Product::kDk>();
+      if constexpr (S::kLaterSums) product<Product::kDv>();
       ordered::s_barrier();
     }
-    in_lds.template move<0>(moves);
-    in_lds.template move<1>(moves);
+    unroll<Order::kMoveColumns>([&]<int n>() { in_lds.template move<n>(moves); });
     product<Product::kDq>();
     add_to_dq();
   }
@@ -514,7 +539,7 @@ struct OrderedLoop : Backward<S> {
       straight = min_of(
           min_of(min_of(tile, dq_rows.tile), min_of(patches.tile, row_sums.tile)) - work.first + 1,
           left);
-      if (kDirect && dq_rows.tile >= work.end) straight = 1;
+      if (kLater && dq_rows.tile >= work.end) straight = 1;
     }
     epilogue();
   }

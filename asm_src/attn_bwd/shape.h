@@ -17,11 +17,19 @@ struct BackwardShape {
   static constexpr int kHalves = kOperand / 4, kRows = kTile * kHalves;
   static constexpr int kWaveTiles = kWaveTiles_;  // of keys, whose dK and dV a wave holds
   static constexpr int kTiles = kWaves * kWaveTiles, kKeys = kTile * kTiles;
+  // Which tile of a block is one of a wave's. Waves' tiles take turns, so that of dS a wave's next
+  // tile lies as far from the one before in every wave.
+  static constexpr int tile_of(int wave, int t) { return t * kWaves + wave; }
 
   static constexpr bool kOrdered = kOrdered_;  // a step has an order of its own
   static constexpr bool kTurns = kTurns_;      // blocks of keys add to a tile of dQ in their order
   // Q and dO go straight to LDS, once, and are read by rows and by columns.
   static constexpr bool kDirect = kOrdered && Here::kTransposesReads;
+  // Of a step's products and of what becomes of them, these are a step later: dK and dQ's way to
+  // memory; dV and the rounding of dS as well, where the vector unit has about as much to do as the
+  // matrix unit.
+  static constexpr bool kLaterSums = kOrdered && !kDirect && kHeadDim == 64;
+  static constexpr bool kLater = kDirect || kLaterSums;
 
   // In LDS: a tile of rows of Q or dO by rows and by columns, 16 bytes a chunk either way. If it is
   // there once, in blocks of 1 KB, which a load brings: so many rows, by 16 columns, of which four
@@ -36,17 +44,16 @@ struct BackwardShape {
   static constexpr int kDo = kQColumns + bytes(kHeadDim);
   static constexpr int kDoColumns = kDirect ? kDo : kDo + bytes(kHeadDimV);
   static constexpr int kStageBytes = kDoColumns + bytes(kHeadDimV);
-  static constexpr int kDsBytes = kRows * kKeys * 2;  // dS, by rows, or by keys if it is transposed
+  // dS: by keys if it is transposed, else by rows. In an order of its own rows have gaps, so that
+  // neither what lanes write of four rows nor what they read of a row meets in a bank.
+  static constexpr int kDsPitch = 2 * kKeys + (kOrdered && !kDirect ? 32 : 0);
+  static constexpr int kDsGap = kOrdered && !kDirect ? 64 : 0;  // behind each four rows
+  static constexpr int kDsBytes = kRows * kDsPitch + kRows / 4 * kDsGap;
   // Three stages where a step has an order of its own, else two, or one where there is no room.
   static constexpr bool kTwoStages = 2 * (kStageBytes + kDsBytes) <= Here::kMaxLdsBytes;
   static constexpr int kStages = kOrdered ? 3 : kTwoStages ? 2 : 1;
   static constexpr int kDs = kStages * kStageBytes;
-  // Waves beyond those that have a patch put what they have behind all else.
-  static constexpr int kPatchWaves = (kHeadDim + kHeadDimV) / 64;
-  static constexpr int kIdle = kDs + 2 * kDsBytes;
-  static constexpr int kIdleBytes =
-      kOrdered && !kDirect && kPatchWaves < kWaves ? 2 * bytes(kHeadDim) : 0;
-  static constexpr int kWork = kIdle + kIdleBytes;  // what a workgroup has to do
+  static constexpr int kWork = kDs + 2 * kDsBytes;  // what a workgroup has to do
   static constexpr int kLdsBytes = kWork + (kOrdered ? 64 : 0);
   static_assert(kLdsBytes <= Here::kMaxLdsBytes);
 

@@ -42,7 +42,7 @@ struct StepLds<S, true> {
     for (int m = 0; m < 2; ++m)
       read_ds[m] = base + S::kDs + (4 * g + c / 4) * 64 + (m ^ g % 2) * 32 +
                    (c % 4 / 2 ^ c / 8) * 16 + c % 2 * 8;
-    write_ds = base + S::kDs + S::kDsBytes + (wave * kT * S::kTile + c) * 64 +
+    write_ds = base + S::kDs + S::kDsBytes + (S::tile_of(wave, 0) * S::kTile + c) * 64 +
                (g / 2 ^ c / 4 % 2) * 32 + (g % 2 ^ c / 2 % 2) * 16;
   }
   // The first rows of dQ of a lane: those of tile m and number i are 8 m + i further on.
@@ -94,13 +94,13 @@ struct StepLds<S, true> {
   template <Do kDo, int n, class Packed>
   __device__ __forceinline__ void run(const Packed (&ds_of)[kT]) {
     static_assert(kDo == Do::kWriteDs);
-    ordered::ds_write_b128<n * S::kTile * 64>(write_ds, ds_of[n]);
+    ordered::ds_write_b128<S::tile_of(0, n) * S::kTile * 64>(write_ds, ds_of[n]);
   }
   template <int n>
   __device__ __forceinline__ void move(const StageMoves& moves) {
-    if constexpr (n < 2)
+    if constexpr (n < Order::kMoveColumns)
       ordered::v_add_u32_to(read_ds[n], moves.ds);
-    else if constexpr (n == 2)
+    else if constexpr (n == Order::kMoveColumns)
       ordered::v_add_u32_to(read_columns, moves.last);
     else if constexpr (n < Order::kMoveRows)
       ordered::v_add_u32_to(write_ds, -moves.ds);

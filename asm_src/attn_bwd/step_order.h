@@ -7,11 +7,20 @@
 //   S of n          the tile n + 1, come from memory, to LDS; loads of n + 2
 //   dP of n         P, as far as S is there
 //   dQ of n - 1     P rounded; dS
-//   dV of n         dS rounded, exchanged and to LDS; dQ of n - 1 to memory
+//   dV of n         dS rounded, and to LDS; dQ of n - 1 to memory
 //   dK of n         barrier: all of n + 1 and of dS is in LDS; reads of n + 1 begin
 //
-// Where loads go straight to LDS and reads of LDS transpose (nothing is permuted or exchanged), dK
-// and dQ's way to memory are a step later, so that the vector unit has the whole step for P and dS:
+// So the vector unit has half of a step for P and dS. With 64 columns, where that is too little,
+// dV, dK and dQ's way to memory are a step later, and dS is rounded in that step:
+//
+//   S of n          dS of n - 1 rounded; the tile n + 1 to LDS; dQ of n - 2 to memory
+//   dK of n - 1     P; dS of n - 1 to LDS; loads of n + 2
+//   dV of n - 1     P; barrier: all of n + 1 and of dS is in LDS
+//   dP of n         P rounded
+//   dQ of n - 1     dS; reads of n + 1 begin
+//
+// Where loads go straight to LDS and reads of LDS transpose (nothing is permuted), dK and dQ's way
+// to memory are a step later:
 //
 //   S of n          dQ of n - 2 to memory; dS of n - 1 to LDS
 //   dK of n - 1     P
@@ -37,14 +46,12 @@ enum class Do {
   kScale,
   kExp,
   kMaskP,
-  kSubtract,
   kMultiply,
   kMaskDs,
   kRoundP,
   kPackP,
   kRoundDs,
   kPackDs,
-  kExchange,
   kWriteDs,
   kScaleDq,
   kAddDq,
@@ -102,7 +109,7 @@ struct Items {
 template <class S>
 struct StepOrder {
   static constexpr int kH = S::kHalves, kT = S::kWaveTiles;
-  static constexpr bool kDirect = S::kDirect;
+  static constexpr bool kDirect = S::kDirect, kLater = S::kLater, kLaterSums = S::kLaterSums;
   // Reads of 16 bytes of each product, and matrix instructions that use one: operands are 8
   // elements a lane where the architecture has such, of sums over rows 4 if a tile has 16 of them.
   static constexpr int kChunks = S::kHeadDim / 32, kChunksV = S::kHeadDimV / 32;
@@ -122,10 +129,11 @@ struct StepOrder {
   // In a step follow each other
   static constexpr int kProducts = 5;
   static constexpr Product nth(int n) {
-    constexpr Product kOf[2][kProducts] = {
+    constexpr Product kOf[3][kProducts] = {
         {Product::kS, Product::kDp, Product::kDq, Product::kDv, Product::kDk},
-        {Product::kS, Product::kDk, Product::kDp, Product::kDq, Product::kDv}};
-    return kOf[kDirect][n];
+        {Product::kS, Product::kDk, Product::kDp, Product::kDq, Product::kDv},
+        {Product::kS, Product::kDk, Product::kDv, Product::kDp, Product::kDq}};
+    return kOf[kLaterSums ? 2 : kLater][n];
   }
   // Places of reads, in the order of their use: a step has a multiple of kRing of them, and some
   // behind a product have no read.
@@ -133,7 +141,7 @@ struct StepOrder {
   static constexpr int kRing = (kChunks + kChunksV) * kH < 6 ? (kChunks + kChunksV) * kH : 6;
   static constexpr int gap_behind(int n) {
     constexpr int kGaps = (kRing - kReads % kRing) % kRing, kBehind = kProducts - 1;
-    if (!kDirect) return n == 2 ? kGaps : 0;
+    if (!kLater) return n == 2 ? kGaps : 0;
     return n < kBehind ? kGaps / kBehind + (n < kGaps % kBehind) : 0;
   }
   // A product: its first place, how many have a read, its first window.
@@ -158,6 +166,8 @@ struct StepOrder {
     return part(of).window + part(of).reads * part(of).uses;
   }
   static constexpr int kWindows = end_of(nth(kProducts - 1));
+  // The last one whose matrix instruction begins with -delta.
+  static constexpr int kSumsRead = kDp + (kH - 1) * uses_of(Product::kDp) + kT - 1;
   static constexpr int kPlaces = part(kProducts - 1).place + part(kProducts - 1).reads;
   static_assert(kPlaces % kRing == 0);
   static constexpr Part part_of_place(int n) {
@@ -190,37 +200,104 @@ struct StepOrder {
 
   // The address of dQ moves from row to row, where there are no registers for one each.
   static constexpr bool kMovesDq = kDirect && S::kDqTiles > 1;
-  static constexpr int kOfExchange = 6;                                    // of a tile
-  static constexpr int kElements = 4 * kH * kT;                            // scores of a lane
-  static constexpr int kLoads = kDirect ? 2 * S::kBlocks / S::kWaves : 4;  // of a wave
-  // Moves of addresses in LDS: of reads of dS (2) and by columns, of writes of a tile of rows (5)
-  // and of dS, of reads of rows (2).
-  static constexpr int kMoveWrites = 3, kMoveWriteDs = kDirect ? 3 : 8;
-  static constexpr int kMoveRows = kMoveWriteDs + (kDirect ? 1 : kT);
-  static constexpr int kMoves = kMoveRows + (kDirect ? 1 : 2);
-
-  // Windows from which on, or up to which: P, P rounded, dS, dS rounded, dQ to memory, the barrier,
-  // the next tiles.
-  static constexpr int share(int of_120) { return of_120 * kWindows / 120; }
-  static constexpr int kFirstP = end_of(Product::kS) + 3;
-  static constexpr int kP = kDq + (kDirect ? -14 : 3);
-  static constexpr int kPackedP = kDq + share(kDirect ? 0 : 12);
-  static constexpr int kFirstDs = kDq + share(kDirect ? 1 : 8);
-  static constexpr int kDs = kDirect ? kDv + share(14) : kDq + share(20);
-  static constexpr int kPackedDs = kDirect ? kDv + share(18) : kDq + share(30);
-  static constexpr int kFirstAdd = kDirect ? (S::kTurns ? share(30) : 1) : kDv + share(6);
-  static constexpr int kLastAdd = kDirect ? kDq - 30 : kDk + share(14);
-  static constexpr int kPassed = kDirect ? 1 : kDq - 2, kPolled = kDirect ? 2 : kDq;
-  static constexpr int kBarrierWindow =
-      kDirect ? kDp + (kDq - kDp) * 2 / 8 : kDk + (kWindows - kDk) / 2;
-  static constexpr int kFirstTurn = kDirect ? kBarrierWindow + 2 + kLoads : kDk + 2;
-  static constexpr int kSecondTurn = kDirect ? kDs + 2 * kH + 1 : kFirstTurn + 3;
-  static constexpr int kLaterTurns = kDirect ? kWindows - 16 : kBarrierWindow - 2;
+  static constexpr int kElements = 4 * kH * kT;  // scores of a lane
+  // Of a wave: of blocks, or of rows by four columns of a lane.
+  static constexpr int kLoads = kDirect ? 2 * S::kBlocks / S::kWaves : S::kHeadDim / 32;
+  static constexpr int kRowWrites = kLoads / 2, kPermutes = 2 * kLoads;
+  static constexpr int kDsWrites = kDirect ? kT : 4 * kT;  // 16 bytes, or 2
+  // Moves of addresses in LDS: of reads of dS and by columns, of writes of a tile of rows and of
+  // dS, of reads of rows.
+  static constexpr int kMoveColumns = kDirect ? 2 : 1, kMoveWrites = kMoveColumns + 1;
+  static constexpr int kMoveWriteDs = kMoveWrites + (kDirect ? 0 : kRowWrites + 1);
+  static constexpr int kMoveRows = kMoveWriteDs + 1, kMoves = kMoveRows + 1;
 
   // Window of the ith of `count` that are spread over those of a share of the step.
   static constexpr int spread(int from, int to, int i, int count) {
     return from + i * (to - from) / (count > 0 ? count : 1);
   }
+  struct Span {
+    int from, to;
+  };
+  static constexpr int spread(Span span, int i, int count) {
+    return spread(span.from, span.to, i, count);
+  }
+
+  // Windows from which on and up to which: P, P rounded, dS, dS rounded, dS to LDS, dQ to memory;
+  // and of others the first one.
+  static constexpr int share(int of_120) { return of_120 * kWindows / 120; }
+  struct Times {
+    Span p, packed_p, ds, packed_ds, write_ds, add;
+    int barrier, passed, polled, load_lse, load_delta, first_turn, second_turn, later_turns;
+    int move_columns, move_rows;
+    Span move_writes;
+  };
+  static constexpr Times times() {
+    constexpr int kAfterS = end_of(Product::kS) + 3;
+    constexpr Span kMoveWindows = {share(15), share(25)};
+    if constexpr (kLaterSums) {  // as early as may be: of tiles of keys the first ones are done
+                                 // first
+      constexpr Span kAdd = {S::kTurns ? share(30) : 1, kDq - 30};
+      return {.p = {kAfterS - kT, kAfterS - kT + 16},
+              .packed_p = {kDp, kDp + 8},
+              .ds = {kDq + 3 - kT, kDq + 8},
+              .packed_ds = {1, 10},  // of the step before
+              .write_ds = {6, 30},
+              .add = kAdd,
+              .barrier = kDp - 4,
+              .passed = 1,
+              .polled = 2,
+              .load_lse = kAfterS - kT + 20,
+              .load_delta = kDp + kT + 2,
+              .first_turn = kDp - 2 + kLoads,
+              .second_turn = kDp + kT + 4,
+              .later_turns = kWindows - 16,
+              .move_columns = kDp,
+              .move_rows = kDp,
+              .move_writes = {kDp, kDp}};
+    } else if constexpr (kLater) {
+      constexpr int kDs = kDv + share(14), kBarrier = kDp + (kDq - kDp) / 4;
+      constexpr int kFirstAdd = S::kTurns ? share(30) : 1, kLastAdd = kDq - 30;
+      return {.p = {kAfterS, kDq - 14},
+              .packed_p = {kDq - 13, kDq},
+              .ds = {kDq + share(1), kDs},
+              .packed_ds = {kDs + 1, kDv + share(18)},
+              .write_ds = {2, share(14)},
+              .add = {kFirstAdd, kLastAdd < kFirstAdd ? kFirstAdd : kLastAdd},
+              .barrier = kBarrier,
+              .passed = 1,
+              .polled = 2,
+              .load_lse = kDq - 10,
+              .load_delta = kDs,
+              .first_turn = kBarrier + 2 + kLoads,
+              .second_turn = kDs + 2 * kH + 1,
+              .later_turns = kWindows - 16,
+              .move_columns = end_of(Product::kDk),
+              .move_rows = kDq,
+              .move_writes = kMoveWindows};
+    } else {
+      constexpr int kDs = kDq + share(20), kBarrier = kDk + (kWindows - kDk) / 2;
+      return {.p = {kAfterS, kDq + 3},
+              .packed_p = {kDq + 4, kDq + share(12)},
+              .ds = {kDq + share(8), kDs},
+              .packed_ds = {kDs + 1, kDq + share(30)},
+              .write_ds = {kDq + share(25), kDq + share(37)},
+              .add = {kDv + share(6), kDk + share(14)},
+              .barrier = kBarrier,
+              .passed = kDq - 2,
+              .polled = kDq,
+              .load_lse = kDs,
+              .load_delta = kDs,
+              .first_turn = kDk + 2,
+              .second_turn = kDk + 5,
+              .later_turns = kBarrier - 2,
+              .move_columns = 11 + kMoveColumns,
+              .move_rows = spread(kMoveWindows, kMoveRows, kMoves),
+              .move_writes = kMoveWindows};
+    }
+  }
+  static constexpr Times kTimes = times();
+  // lse is waited for in front of P, what dP begins with in front of dP; or both at once.
+  static constexpr int sums_wait(int n) { return kLater && n == 0 ? kTimes.p.from - 1 : kDp - 1; }
 
   struct Builder {
     Items items{{}, 0};
@@ -241,76 +318,69 @@ struct StepOrder {
     if (kMovesDq && what == Do::kScaleDq) return 2;
     return what == Do::kExp ? S::Target::kTransSlots : 1;
   }
-  // Q by columns is read where dK of the step before is, dO where dV of this one is.
-  static constexpr int kLastBefore = part(Product::kDk).place + part(Product::kDk).reads - 1;
+  // What is by columns is read of the step before, then of this one.
+  static constexpr Part kBefore = part(kLaterSums ? Product::kDv : Product::kDk);
+  static constexpr int kLastBefore = kBefore.place + kBefore.reads - 1;
   // What has to be before it, if it is in another queue.
   struct Needed {
     Do what;
     int n;
   };
+  // Those of the first places are of the step before.
+  static constexpr Needed last_read_of(int place) {
+    return {is_in_two(place) ? Do::kReadRest : Do::kRead, place >= kRing ? place : -1};
+  }
   static constexpr Needed needed(const Item& item) {
     switch (item.what) {
-      case Do::kExchange: {
-        const int tile = item.n / kOfExchange;
-        return {Do::kPackDs, 2 * tile + 1};
-      }
       case Do::kWriteRows:
         return {Do::kWaitLoads, 0};
       case Do::kWriteColumns:
-        return {Do::kPermute, 4 * item.n + 3};
+        return {Do::kPermute, (item.n + 1) * kPermutes / 2 - 1};
       case Do::kLoad:
-        return kDirect ? Needed{Do::kBarrier, 0} : Needed{Do::kPermute, 7};
+        return kDirect ? Needed{Do::kBarrier, 0} : Needed{Do::kPermute, kPermutes - 1};
       case Do::kLoadSums:
-        return kDirect && item.n < kH ? Needed{Do::kScale, kElements - 1}
-                                      : Needed{Do::kSubtract, kElements - 1};
+        return item.n < kH ? Needed{Do::kScale, kElements - 1} : Needed{Do::kBarrier, -1};
       case Do::kWriteDs:
         if (kDirect) return {Do::kBarrier, -1};  // of the step before
-        return {Do::kExchange, kOfExchange * item.n + kOfExchange - 1};
+        return {Do::kPackDs, item.n / 2};
       case Do::kScaleDq:
         return {Do::kAddDq, kMovesDq ? item.n - 1 : -1};  // which has the same address
       case Do::kAddDq:
         return {Do::kScaleDq, item.n};  // and kAwait, which is in front of it in its queue
       case Do::kRead: {
-        if (item.n < kRing) return {Do::kBarrier, 0};  // of the next step
         const Product of = part_of_place(item.n).product;
-        if (is_row(item.n) || (kDirect && of == Product::kDk)) return {Do::kBarrier, -1};
-        if (kDirect && of == Product::kDq) return {Do::kBarrier, 0};
-        return {Do::kMoveStage, of == Product::kDq ? 1 : 2};
+        if (item.n < kRing && kLaterSums && !is_row(item.n)) return {Do::kMoveStage, kMoveColumns};
+        if (item.n < kRing) return {Do::kBarrier, 0};  // of the next step
+        if (is_row(item.n) || (kLater && of == Product::kDk) || (kLaterSums && of == Product::kDv))
+          return {Do::kBarrier, -1};
+        if (kLater && of == Product::kDq) return {Do::kBarrier, 0};
+        return {Do::kMoveStage, of == Product::kDq ? kMoveColumns - 1 : kMoveColumns};
       }
+      case Do::kWaitWrites:
+        return kLaterSums ? last_read_of(kLastBefore) : Needed{Do::kBarrier, -1};
       case Do::kMoveStage:
-        if (kDirect && item.n == 2) return {Do::kReadRest, kLastBefore};
-        if (kDirect && item.n == kMoveWriteDs) return {Do::kWriteDs, kT - 1};
-        return item.n < 3              ? Needed{Do::kBarrier, -1}
+        if (kLater && item.n == kMoveColumns) return last_read_of(kLastBefore);
+        if (kLater && item.n == kMoveWriteDs) return {Do::kWriteDs, kDsWrites - 1};
+        return item.n < kMoveWrites    ? Needed{Do::kBarrier, -1}
                : item.n < kMoveWriteDs ? Needed{Do::kWriteColumns, 1}
                : item.n < kMoveRows    ? Needed{Do::kBarrier, -1}
-                                       : Needed{Do::kRead, kLastRow >= kRing ? kLastRow : -1};
+                                       : last_read_of(kLastRow);
       case Do::kTurn:
-        return item.n == 0 && kDirect   ? Needed{Do::kLoad, kLoads - 1}
-               : item.n == 1 && kDirect ? Needed{Do::kLoadSums, 2 * kH - 1}
-               : item.n == 2            ? Needed{Do::kAddDq, 4 * kH * S::kDqTiles - 1}
-               : item.n == 4            ? Needed{Do::kMaskDs, 0}
-                                        : Needed{Do::kBarrier, -1};
+        return item.n == 0 && kLater   ? Needed{Do::kLoad, kLoads - 1}
+               : item.n == 1 && kLater ? Needed{Do::kLoadSums, 2 * kH - 1}
+               : item.n == 2           ? Needed{Do::kAddDq, 4 * kH * S::kDqTiles - 1}
+               : item.n == 3           ? Needed{Do::kMaskDs, 0}
+                                       : Needed{Do::kBarrier, -1};
       default:
         return {Do::kBarrier, -1};
     }
   }
-  // Lanes read what others have: two wait states behind the instruction that wrote it.
-  static constexpr bool settled(const Items& out, const Item& item, int w) {
-    if (item.what != Do::kExchange || item.n % kOfExchange / 2 == 1) return true;
-    const int tile = item.n / kOfExchange, op = item.n % kOfExchange;
-    const Item writer = op < 2 ? Item{Do::kPackDs, 2 * tile + 1, 0}
-                               : Item{Do::kExchange, tile * kOfExchange + 3, 0};
-    for (int i = 0; i < out.count; ++i)
-      if (out.at[i].what == writer.what && out.at[i].n == writer.n)
-        return out.at[i].window + 2 <= w;
-    return false;
-  }
-  // Each not before its window, in queues: exchanges between lanes, all else of the vector unit,
-  // waits for operands, reads of LDS, and the rest.
-  enum Queue { kOfLanes, kOfVector, kOfWaits, kOfReads, kOfOthers, kQueues };
+  // Each not before its window, in queues: the vector unit, waits for operands, reads of LDS, and
+  // the rest.
+  enum Queue { kOfVector, kOfWaits, kOfReads, kOfOthers, kQueues };
   static constexpr Queue queue_of(Do what) {
-    return what == Do::kExchange                        ? kOfLanes
-           : kDirect && what == Do::kWaitLoads          ? kOfOthers
+    return kDirect && what == Do::kWaitLoads            ? kOfOthers
+           : what == Do::kWaitSums                      ? kOfWaits
            : is_vector(what)                            ? kOfVector
            : what == Do::kWaitRead                      ? kOfWaits
            : what == Do::kRead || what == Do::kReadRest ? kOfReads
@@ -343,17 +413,25 @@ struct StepOrder {
       vector_free = (vector_free > begin ? vector_free : begin) + 1;
       if (vector_free < begin + 2) vector_free = begin + 2;
       bool memory = false;
-      const auto put = [&](Queue of) {
+      // Is a transcendental to begin in this window, which so long an instruction would put off?
+      const auto keeps_slot = [&](int until) {
+        if (!kLaterSums || next[kOfVector] == queue[kOfVector].count) return false;
+        const Item& item = queue[kOfVector].at[next[kOfVector]];
+        return item.what == Do::kExp && item.window <= w && vector_free <= end - 2 &&
+               until > vector_free;
+      };
+      const auto put = [&](Queue of, bool urgent = false) {
         const Item& item = queue[of].at[next[of]];
         const bool too_near = !S::Target::kLdsRightBehindMatrix &&
                               unit_of(item.what) == Unit::kLds && now < begin + 2 && !last;
-        if (next[of] == queue[of].count || item.window > w || too_near || !done(needed(item)) ||
-            !settled(out, item, w))
+        if (next[of] == queue[of].count || item.window > w || too_near || !done(needed(item)))
           return false;
         const int slots = slots_of(item.what), busy = vector_slots_of(item.what);
         const bool fits =
             now + slots <= end && (busy == 0 || vector_free <= now) && (busy < 2 || now <= end - 2);
         if (!fits && !last) return false;
+        if (of != kOfVector && of != kOfWaits && !urgent && !last && keeps_slot(now + slots))
+          return false;
         if (unit_of(item.what) == Unit::kMemory) {
           if (memory && !last) return false;
           memory = true;
@@ -371,10 +449,11 @@ struct StepOrder {
         const auto late = [&](Queue of) {
           return next[of] < queue[of].count && queue[of].at[next[of]].window + kPatience < w;
         };
-        if ((late(kOfReads) || is_urgent(queue[kOfReads], next[kOfReads], w)) && put(kOfReads))
+        if ((late(kOfReads) || is_urgent(queue[kOfReads], next[kOfReads], w)) &&
+            put(kOfReads, true))
           continue;
         if (late(kOfOthers) && put(kOfOthers)) continue;
-        if (put(kOfLanes) || put(kOfVector) || put(kOfReads) || put(kOfOthers)) continue;
+        if (put(kOfVector) || put(kOfReads) || put(kOfOthers)) continue;
         if (last) break;
         ++now;
       }
@@ -383,99 +462,97 @@ struct StepOrder {
   }
   // A read whose matrix instruction is near.
   static constexpr bool is_urgent(const Items& reads, int next, int w) {
-    if (!kDirect || next == reads.count) return false;
+    if (!kLater || next == reads.count) return false;
     const Item& item = reads.at[next];
     return first_use(item.n < kRing && item.window > kWindows / 2 ? item.n + kPlaces : item.n) <=
            w + kLead;
   }
-  // Pairs to 16 bits, one behind the other: they share registers.
-  static constexpr void put_rounded(Builder& b, Do round, Do pack, int from, int to) {
+  // Pairs to 16 bits, one behind the other: they share registers. Of bfloat16 the halves of a pair
+  // are rounded at once.
+  static constexpr bool kRoundsPairs = S::kElement == Element::kBf16;
+  static constexpr void put_rounded(Builder& b, Do round, Do pack, Span span) {
     for (int i = 0; i < kElements; ++i) {
-      if (!kConverts) b.put(round, i, spread(from, to, i, kElements));
-      if (i % 2) b.put(pack, i / 2, spread(from, to, i, kElements));
+      if (!kConverts && (!kRoundsPairs || i % 2)) b.put(round, i, spread(span, i, kElements));
+      if (i % 2) b.put(pack, i / 2, spread(span, i, kElements));
     }
   }
   // The tile of rows that has come: its columns are permuted, then both ways to LDS. dS by rows.
   static constexpr void put_patches(Builder& b) {
     b.put(Do::kWaitLoads, 0, 0);
-    for (int i = 0; i < kLoads; ++i) b.put(Do::kWriteRows, i, spread(1, share(10), i, kLoads));
-    for (int i = 0; i < 8; ++i) b.put(Do::kPermute, i, spread(1, share(14), i, 8));
-    for (int i = 0; i < 2; ++i)
-      b.put(Do::kWriteColumns, i, spread(1, share(14), (i + 1) * 4, 8) + 1);
+    for (int i = 0; i < kRowWrites; ++i)
+      b.put(Do::kWriteRows, i, spread(1, share(10), i, kRowWrites));
+    for (int i = 0; i < kPermutes; ++i) b.put(Do::kPermute, i, spread(1, share(14), i, kPermutes));
+    for (int i = 0; i < 2; ++i) b.put(Do::kWriteColumns, i, spread(1, share(14), i + 1, 2) + 1);
     for (int i = 0; i < kLoads; ++i) b.put(Do::kLoad, i, spread(share(18), share(26), i, kLoads));
-    const int of_exchange = kOfExchange * kT;
-    for (int i = 0; i < of_exchange; ++i)
-      b.put(Do::kExchange, i, spread(kDq + share(25), kDq + share(37), i, of_exchange));
-    for (int i = 0; i < kT; ++i)
-      b.put(Do::kWriteDs, i,
-            spread(kDq + share(25), kDq + share(37), (i + 1) * kOfExchange - 1, of_exchange) + 1);
   }
   static constexpr void put_direct(Builder& b) {
-    for (int i = 0; i < kT; ++i) b.put(Do::kWriteDs, i, spread(2, share(14), i, kT));
-    b.put(Do::kWaitLoads, 0, kBarrierWindow);
-    for (int i = 0; i < kLoads; ++i) b.put(Do::kLoad, i, kBarrierWindow + 1 + i);
+    b.put(Do::kWaitLoads, 0, kTimes.barrier);
+    for (int i = 0; i < kLoads; ++i) b.put(Do::kLoad, i, kTimes.barrier + 1 + i);
   }
-  // In so many slots.
-  static constexpr Items make(int total) {
+  static constexpr Items all() {
     Builder b;
     if (kDirect)
       put_direct(b);
     else
       put_patches(b);
+    for (int i = 0; i < kDsWrites; ++i)
+      b.put(Do::kWriteDs, i, spread(kTimes.write_ds, i, kDsWrites));
     // P: as soon as it can be, since dS waits for it.
-    b.put(Do::kWaitSums, 0, kFirstP - 1);
-    if (kDirect) b.put(Do::kWaitSums, 1, kFirstDs - 1);
+    for (int i = 0; i < (kLater ? 2 : 1); ++i) b.put(Do::kWaitSums, i, sums_wait(i));
     for (int i = 0; i < kElements; ++i) {
-      b.put(Do::kScale, i, spread(kFirstP, kP, i, kElements));
-      b.put(Do::kExp, i, spread(kFirstP, kP, i, kElements) + 1);
+      b.put(Do::kScale, i, spread(kTimes.p, i, kElements));
+      b.put(Do::kExp, i, spread(kTimes.p, i, kElements) + 1);
     }
-    b.put(Do::kMaskP, 0, kP);
-    put_rounded(b, Do::kRoundP, Do::kPackP, kP + 1, kPackedP);
+    b.put(Do::kMaskP, 0, kTimes.p.to);
+    put_rounded(b, Do::kRoundP, Do::kPackP, kTimes.packed_p);
     // dS
-    for (int i = 0; i < kElements; ++i) {
-      b.put(Do::kSubtract, i, spread(kFirstDs, kDs, i, kElements));
-      b.put(Do::kMultiply, i, spread(kFirstDs, kDs, i, kElements) + 1);
-    }
-    b.put(Do::kMaskDs, 0, kDs + 1);
-    put_rounded(b, Do::kRoundDs, Do::kPackDs, kDs + 1, kPackedDs);
+    for (int i = 0; i < kElements; ++i)
+      b.put(Do::kMultiply, i, spread(kTimes.ds, i, kElements) + 1);
+    b.put(Do::kMaskDs, 0, kTimes.ds.to + 1);
+    put_rounded(b, Do::kRoundDs, Do::kPackDs, kTimes.packed_ds);
     // dQ of the tile before
-    if (S::kTurns) b.put(Do::kAwait, 0, kFirstAdd);
+    if (S::kTurns) b.put(Do::kAwait, 0, kTimes.add.from);
     const int of_dq = 4 * kH * S::kDqTiles;
     for (int i = 0; i < of_dq; ++i) {
-      b.put(Do::kScaleDq, i, spread(kFirstAdd, kLastAdd, i, of_dq));
-      b.put(Do::kAddDq, i, spread(kFirstAdd, kLastAdd, i, of_dq) + 1);
+      b.put(Do::kScaleDq, i, spread(kTimes.add, i, of_dq));
+      b.put(Do::kAddDq, i, spread(kTimes.add, i, of_dq) + 1);
     }
     for (int i = 0; i < 2 * kH; ++i)
-      b.put(Do::kLoadSums, i, kDirect && i < kH ? kP + 4 + i : kDs + i);
-    b.put(Do::kWaitWrites, 0, kBarrierWindow);
-    b.put(Do::kBarrier, 0, kBarrierWindow);
+      b.put(Do::kLoadSums, i, i < kH ? kTimes.load_lse + i : kTimes.load_delta + i);
+    b.put(Do::kWaitWrites, 0, kTimes.barrier);
+    b.put(Do::kBarrier, 0, kTimes.barrier);
     for (int i = 0; i < kMoves; ++i)
       b.put(Do::kMoveStage, i,
-            kDirect && i == 2           ? end_of(Product::kDk)
-            : kDirect && i >= kMoveRows ? kDq
-            : i < 3                     ? 11 + i
-                                        : spread(share(15), share(25), i, kMoves));
+            i < kMoveColumns    ? 11 + i
+            : i == kMoveColumns ? kTimes.move_columns
+            : i >= kMoveRows    ? kTimes.move_rows
+                                : spread(kTimes.move_writes, i, kMoves));
     if (S::kTurns) {
-      b.put(Do::kWaitAdds, 0, kPassed);
-      b.put(Do::kPass, 0, kPassed);
-      b.put(Do::kPoll, 0, kPolled);
+      b.put(Do::kWaitAdds, 0, kTimes.passed);
+      b.put(Do::kPass, 0, kTimes.passed);
+      b.put(Do::kPoll, 0, kTimes.polled);
     }
     // To the next tiles: rows, sums, dQ; stages, masks.
     for (int i = 0; i < 5; ++i)
-      b.put(Do::kTurn, i, i == 0 ? kFirstTurn : i == 1 ? kSecondTurn : kLaterTurns + 2 * i);
+      b.put(Do::kTurn, i,
+            i == 0   ? kTimes.first_turn
+            : i == 1 ? kTimes.second_turn
+                     : kTimes.later_turns + 2 * i);
     // Reads last: behind the moves of their addresses.
     for (int n = kRing; n < kPlaces + kRing; ++n) {
       if (!has_read(n % kPlaces)) continue;
-      int window = free_from(has_read(n - kRing) || kDirect ? n - kRing : n - 2 * kRing);
-      if (n >= kPlaces && window < kBarrierWindow) window = kBarrierWindow;
+      int window = free_from(has_read(n - kRing) || kLater ? n - kRing : n - 2 * kRing);
+      if (n >= kPlaces && window < kTimes.barrier) window = kTimes.barrier;
       if (window >= kWindows) window = kWindows - 1;  // behind the last matrix instruction
       b.put(Do::kRead, n % kPlaces, window);
       if (is_in_two(n % kPlaces)) b.put(Do::kReadRest, n % kPlaces, window);
     }
     for (int n = 0; n < kPlaces; ++n)
       if (has_read(n)) b.put(Do::kWaitRead, n, (first_use(n) + kWindows - 1) % kWindows);
-    return placed(b.items, total);
+    return b.items;
   }
+  // In so many slots.
+  static constexpr Items make(int total) { return placed(all(), total); }
   // The last of each is in front of the matrix instructions that need it.
   static constexpr bool ends_before(const Items& items, Do what, int window) {
     for (int i = 0; i < items.count; ++i)
@@ -501,30 +578,44 @@ struct StepOrder {
         return false;
       if (items.at[wait].window != (first_use(n) + kWindows - 1) % kWindows) return false;
     }
+    for (int i = 0; i < items.count; ++i)
+      if (items.at[i].what == Do::kWaitSums && items.at[i].window != sums_wait(items.at[i].n))
+        return false;
     // Masks are behind all that they mask, in front of all that is made of it.
     for (int i = 0; i < items.count; ++i) {
       const Do what = items.at[i].what;
       const int mask_p = index_of(items, Do::kMaskP, 0), mask_ds = index_of(items, Do::kMaskDs, 0);
       if ((what == Do::kExp && i > mask_p) || (what == Do::kMultiply && i > mask_ds)) return false;
       if ((what == Do::kRoundP || what == Do::kPackP) && i < mask_p) return false;
-      if ((what == Do::kRoundDs || what == Do::kPackDs) && i < mask_ds) return false;
+      if ((what == Do::kRoundDs || what == Do::kPackDs) && (i < mask_ds) != kLaterSums)
+        return false;
     }
     int in_last = 0;
     for (int i = 0; i < items.count; ++i) in_last += items.at[i].window == kWindows - 1;
     const bool is_in_time =
-        kDirect ? ends_before(items, Do::kAddDq, kDq - 1) &&
-                      index_of(items, Do::kWriteDs, kT - 1) < index_of(items, Do::kWaitWrites, 0) &&
-                      index_of(items, Do::kMoveStage, 1) < index_of(items, Do::kBarrier, 0) &&
-                      index_of(items, Do::kMoveStage, kMoveRows) < index_of(items, Do::kRead, 0)
-                : ends_before(items, Do::kPackDs, kDk);
-    return in_last < 5 && is_in_time && ends_before(items, Do::kPackP, kDv) &&
+        kLater ? ends_before(items, Do::kAddDq, kDq - 1) &&
+                     index_of(items, Do::kWriteDs, kDsWrites - 1) <
+                         index_of(items, Do::kWaitWrites, 0) &&
+                     index_of(items, Do::kMoveStage, kMoveColumns - 1) <
+                         index_of(items, Do::kBarrier, 0) &&
+                     index_of(items, Do::kMoveStage, kMoveRows) < index_of(items, Do::kRead, 0)
+               : ends_before(items, Do::kPackDs, kDk);
+    if (kLaterSums && !ends_before(items, Do::kPackDs, kDk)) return false;
+    return in_last < 5 && is_in_time && (kLaterSums || ends_before(items, Do::kPackP, kDv)) &&
+           index_of(items, Do::kMoveStage, kMoves - 1) < index_of(items, Do::kTurn, 3) &&
            has(items, Do::kPackDs, 2 * kH * kT - 1) && has(items, Do::kBarrier, 0) &&
            has(items, Do::kTurn, 4) && has(items, Do::kAddDq, 4 * kH * S::kDqTiles - 1);
   }
   // In the time of the matrix instructions, or as little more as what is beside them needs.
   static constexpr int least_slots() {
-    for (int total = kSlots * kWindows;; total += kWindows / 8)
-      if (total > 3 * kSlots * kWindows || is_valid(make(total))) return total;
+    constexpr int kMore = kLaterSums ? 2 : kWindows / 8;
+    const Items items = all();
+    int least = kWindows;  // with all of them and no gap; some may be behind the last window
+    for (int i = 0; i < items.count; ++i) least += slots_of(items.at[i].what);
+    int total = kSlots * kWindows;
+    while (total < least - 20) total += kMore;
+    while (total <= 3 * kSlots * kWindows && !is_valid(make(total))) total += kMore;
+    return total;
   }
   static constexpr int kTotal = least_slots();
   static constexpr Items kItems = make(kTotal);
@@ -572,7 +663,7 @@ struct StepOrder {
   }
   // Of lse, then of both; where they are waited for one after the other, of delta.
   static constexpr int behind_sums(int n) {
-    return between(Unit::kMemory, find(Do::kLoadSums, kDirect && n == 0 ? kH - 1 : 2 * kH - 1),
+    return between(Unit::kMemory, find(Do::kLoadSums, kLater && n == 0 ? kH - 1 : 2 * kH - 1),
                    find(Do::kWaitSums, n));
   }
 };

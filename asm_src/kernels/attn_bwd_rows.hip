@@ -1,6 +1,7 @@
-// What the attention backward needs of each row of q: delta, the sum over columns of dout times o,
-// in float32, less the gradient of lse, and lse in base 2. Products of 16-bit numbers are exact.
-// And zeroes of the float32 dq, to which the workgroups of blocks of keys add.
+// What the attention backward needs of each row of q: lse in base 2, and the negative of delta,
+// with which the sums of dP begin: delta is the sum over columns of dout times o, in float32, less
+// the gradient of lse. Products of 16-bit numbers are exact. And zeroes of the float32 dq, to which
+// the workgroups of blocks of keys add.
 //
 // The build defines KERNEL (its name), ELEMENT. 16 lanes have a row: up to 16 columns each.
 // Grid: x = batch * num_heads * ceil(row_tiles * tile_rows / kRows).
@@ -91,7 +92,7 @@ extern "C" __global__ void WORKGROUP(kLanes, 8) KERNEL(AttnBwdRowsArgs args) {
     }
     const uint32_t tile = row / args.tile_rows, place = row + tile * args.tile_rows;
     if (lane == 0) sums[place] = log2_sum;
-    if (lane == 1) sums[place + args.tile_rows] = delta;
+    if (lane == 1) sums[place + args.tile_rows] = -delta;
   }
 }
 

@@ -1,4 +1,4 @@
-// Gradients of sinks: of each head minus the sum over rows of exp(sink - lse) * delta, in float32.
+// Gradients of sinks: of each head the sum over rows of exp(sink - lse) * -delta, in float32.
 //
 // The build defines KERNEL (its name). Grid: x = num_heads.
 #include "attn_bwd/log2.h"
@@ -42,7 +42,7 @@ extern "C" __global__ void WORKGROUP(kLanes, 8) KERNEL(AttnBwdSinksArgs args) {
   if (Lane::in_wave() == 0) sums[Lane::wave()] = sum;
   s_barrier();
   if (Lane::in_workgroup() == 0)
-    ((Global<float>*)args.dsinks)[head] = -((sums[0] + sums[1]) + (sums[2] + sums[3]));
+    ((Global<float>*)args.dsinks)[head] = (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 // Read back from the code object when the manifest is made.

@@ -116,11 +116,11 @@ def test_sums_of_rows(dtype: str, tile_rows: int, dims: tuple[int, int]) -> None
     found = sums.numpy().transpose(3, 0, 1, 2, 4).reshape(2, batch, heads, -1)
     assert (found[0, ..., rows:] == np.inf).all() and (found[1, ..., rows:] == 0).all()
     products = o.astype(np.float64) * dout.astype(np.float64)
-    delta = products.sum(3).swapaxes(1, 2) - dlse
+    minus_delta = dlse - products.sum(3).swapaxes(1, 2)
     allowed = 2.0**-20 * (np.abs(products).sum(3).swapaxes(1, 2) + np.abs(dlse))
     none = lse == -np.inf
     assert (found[0, ..., :rows][none] == np.inf).all() and (found[1, ..., :rows][none] == 0).all()
-    assert (np.abs(found[1, ..., :rows] - delta) <= allowed)[~none].all()
+    assert (np.abs(found[1, ..., :rows] - minus_delta) <= allowed)[~none].all()
     with np.errstate(invalid="ignore"):
         exact = lse.astype(np.float64) * (float(FACTOR) + float(REST))
     finite = np.isfinite(lse)
@@ -144,9 +144,9 @@ def test_gradients_of_sinks() -> None:
     args |= {"batch": batch, "num_heads": heads, "row_tiles": tiles, "tile_rows": tile_rows}
     args |= {"log2_factor": FACTOR, "log2_rest": REST}
     launch(SINKS, "float32", heads, args)
-    log2, delta = sums.astype(np.float64).transpose(3, 1, 0, 2, 4).reshape(2, heads, -1)
-    terms = np.exp2(sinks.astype(np.float64)[:, None] * math.log2(math.e) - log2) * delta
+    log2, minus_delta = sums.astype(np.float64).transpose(3, 1, 0, 2, 4).reshape(2, heads, -1)
+    terms = np.exp2(sinks.astype(np.float64)[:, None] * math.log2(math.e) - log2) * minus_delta
     np.testing.assert_allclose(
-        out.numpy(), -terms.sum(1), rtol=0, atol=2.0**-20 * np.abs(terms).sum(1).max()
+        out.numpy(), terms.sum(1), rtol=0, atol=2.0**-20 * np.abs(terms).sum(1).max()
     )
     assert out.numpy()[3] == 0
