@@ -87,6 +87,11 @@ if TYPE_CHECKING:
     )
     from amdattn.ops.prefill.execution import PrefillPlan as PrefillPlan
     from amdattn.ops.prefill.prefill import plan_prefill as plan_prefill
+    from amdattn.ops.quantize.quantize_fp8 import (
+        QuantizePlan as QuantizePlan,
+        plan_quantize_fp8 as plan_quantize_fp8,
+        quantize_fp8 as quantize_fp8,
+    )
 
 # Public name -> module that defines it; resolved on first use, so that importing stays cheap.
 _HOME = {
@@ -125,6 +130,9 @@ _HOME = {
     "rms_norm": "ops.norm.rms_norm",
     "PrefillPlan": "ops.prefill.execution",
     "plan_prefill": "ops.prefill.prefill",
+    "QuantizePlan": "ops.quantize.quantize_fp8",
+    "plan_quantize_fp8": "ops.quantize.quantize_fp8",
+    "quantize_fp8": "ops.quantize.quantize_fp8",
     "DeviceArray": "arrays.buffers",
     "asarray": "arrays.interchange",
     "empty": "arrays.buffers",

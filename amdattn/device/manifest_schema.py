@@ -151,11 +151,12 @@ _ACCEPTS: Mapping[str, Rule] = {
     **dict.fromkeys(
         ("activation", "scales"), _list_of(_either(Rule(lambda x: x is None, "null"), _NAME))
     ),
+    "to": _WORDS,
     "tile_rows": _list_of(_POSITIVE),
     **dict.fromkeys(
         (
             *("kv_stride_seq", "q_stride_seq", "dq_stride_seq", "columns", "rows", "num_parts"),
-            "strides",
+            *("columns_of_row", "strides"),
         ),
         _SPAN,
     ),

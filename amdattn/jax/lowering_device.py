@@ -7,6 +7,7 @@ import contextvars
 from collections.abc import Iterator
 
 from amdattn.arch.props import DeviceProps, as_device_props
+from amdattn.device import runtime
 from amdattn.jax import targets
 
 _chosen: contextvars.ContextVar[DeviceProps | None] = contextvars.ContextVar(
@@ -31,6 +32,11 @@ def lowering_for(device: DeviceProps | str) -> Iterator[None]:
         yield
     finally:
         _chosen.reset(token)
+
+
+def traced_props() -> DeviceProps:
+    """Of the device whose types of 8 bits results have, where no platform is known yet."""
+    return _chosen.get() or runtime.device_props()
 
 
 def chosen_props(platform: str) -> DeviceProps:

@@ -94,6 +94,7 @@ _HOME = {
     "merge_state": "amdattn.jax.merge_rules",
     "decode": "amdattn.jax.decode_rules",
     "prefill": "amdattn.jax.decode_rules",
+    "quantize_fp8": "amdattn.jax.quantize_rules",
 }
 
 

@@ -17,6 +17,7 @@ _HOME = {
     "gemm": "amdattn.ops.gemm.cases",
     "merge_state": "amdattn.ops.merge.cases",
     "prefill": "amdattn.ops.prefill.cases",
+    "quantize_fp8": "amdattn.ops.quantize.cases",
     "rms_norm": "amdattn.ops.norm.cases",
     "rms_norm_backward": "amdattn.ops.norm_backward.cases",
 }

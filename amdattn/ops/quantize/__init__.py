@@ -1,0 +1,1 @@
+"""Rows divided by scales and rounded to 8 bits."""

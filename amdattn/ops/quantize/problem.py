@@ -1,0 +1,111 @@
+"""Frozen facts of a quantisation to 8 bits, before any choice of kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from amdattn import scalars
+from amdattn.arch.architectures import Architecture
+from amdattn.dtypes import FLOAT32, DType, as_dtype
+from amdattn.scalars import INT32_MAX
+
+NARROW = ("e4m3", "e5m2")  # by their exponents and mantissas; every device has its own of both
+PER = ("row", "tensor")
+LEAST_SCALE = 2.0**-126  # the least normal float32: its reciprocal is finite
+
+
+@dataclass(frozen=True)
+class QuantizeProblem:
+    """``y = x / scale`` in 8 bits, the scale made of x or given.
+
+    Parameters
+    ----------
+    rows, columns : int
+        Of x.
+    dtype : str
+        Of x.
+    to : {"e4m3", "e5m2"}
+        Of y: the device's own.
+    per : {"row", "tensor"}
+        What a scale is of.
+    scale : bool
+        Whether it is given.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A malformed value. Whether a kernel exists is decided later.
+    """
+
+    rows: int
+    columns: int
+    dtype: str = "bfloat16"
+    to: str = "e4m3"
+    per: str = "row"
+    scale: bool = False
+
+    def __post_init__(self) -> None:
+        def put(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        for name in ("rows", "columns"):
+            count = scalars.integer(name, getattr(self, name))
+            if not 1 <= count <= INT32_MAX:
+                raise ValueError(f"{name}={count} must be in 1..{INT32_MAX}")
+            put(name, count)
+        put("dtype", as_dtype(self.dtype).name)
+        for name, allowed in (("to", NARROW), ("per", PER)):
+            put(name, scalars.word(name, getattr(self, name)))
+            if getattr(self, name) not in allowed:
+                have = " or ".join(allowed)
+                raise ValueError(f"{name}={getattr(self, name)!r} must be {have}")
+        put("scale", scalars.boolean("scale", self.scale))
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element of x."""
+        return as_dtype(self.dtype).itemsize
+
+    @property
+    def scales(self) -> int:
+        """How many there are."""
+        return self.rows if self.per == "row" else 1
+
+    @property
+    def scale_shape(self) -> tuple[int, ...]:
+        """Of those that are made."""
+        return (self.rows, 1) if self.per == "row" else (1,)
+
+    def narrow(self, arch: Architecture) -> DType:
+        """The type of y."""
+        return as_dtype(arch.fp8 if self.to == "e4m3" else arch.bf8)
+
+    @property
+    def text(self) -> str:
+        """Every argument."""
+        return (
+            f"quantize_fp8 {self.dtype}, rows={self.rows} columns={self.columns} to={self.to} "
+            f"per={self.per} scale={self.scale}"
+        )
+
+    @property
+    def brief(self) -> str:
+        """Sizes, and what differs from the defaults."""
+        of_dtype = f" {self.dtype}" * (self.dtype != "bfloat16")
+        options = f" to {self.to}" * (self.to != "e4m3") + f" per {self.per}" * (self.per != "row")
+        return f"{self.rows}x{self.columns}{of_dtype}{options}" + " given scale" * self.scale
+
+    @property
+    def flops(self) -> int:
+        """Of magnitudes and products."""
+        return (2 - self.scale) * self.rows * self.columns
+
+    @property
+    def x_bytes(self) -> int:
+        """Bytes of x."""
+        return self.itemsize * self.rows * self.columns
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all operands, each counted once."""
+        return self.x_bytes + self.rows * self.columns + FLOAT32.itemsize * self.scales
