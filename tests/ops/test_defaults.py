@@ -56,6 +56,8 @@ COMMON = {name: default for default, names in _NAMES for name in names.split()}
 OWN: dict[str, dict[str, Any]] = {
     # None, or one, unless somebody counts them.
     "ops.attention.problem.AttentionProblem": {"gaps": 0},
+    # Whether one is given, not the array.
+    "ops.quantize.problem.QuantizeProblem": {"scale": False},
     "ops.attention.varlen_cost.best_cut": {"class_log2": 0},
     "ops.attention_backward.splitting.Splits": {"heads": 1, "rows": 1},
     # Orders of BLAS: sums of parts in one order unless told that any is good enough.
