@@ -56,6 +56,13 @@ class Held:
     kernels: tuple[str, ...]
 
 
+def _poison(element: np.dtype[Any]) -> int:
+    """Bits that no result has: of 8-bit floats those of NaN, which differ from type to type."""
+    if element.itemsize == 1 and element.kind not in "iu":
+        return int(np.full(1, np.nan, element).view(np.uint8)[0])
+    return _POISON[element.itemsize]
+
+
 class Guarded:
     """A device array inside of a larger one of poison; without `gaps`, between poison only."""
 
@@ -63,7 +70,7 @@ class Guarded:
         self, shape: tuple[int, ...], dtype: str, guard: int = GUARD, gaps: bool = True
     ) -> None:
         element = as_dtype(dtype).numpy()
-        self._shape, self._poison = shape, _POISON[element.itemsize]
+        self._shape, self._poison = shape, _poison(element)
         axes = shape if gaps else (math.prod(shape),)
         self._where = (*(slice(1, -1) for _ in axes[:-1]), slice(guard, -guard))
         wide = (*(n + 2 for n in axes[:-1]), axes[-1] + 2 * guard)

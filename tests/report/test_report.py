@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from amdattn import cli
@@ -420,3 +421,21 @@ def test_whole_report_on_the_virtual_device(run: Command, tmp_path: Path) -> Non
     assert len(report["shapes"]) == 12 and all(row["modelled"] for row in report["shapes"])
     modelled = [row for row in micro.table.ROWS if row.unit != "GHz"]
     assert [row["name"] for row in report["micro"]] == [row.name for row in modelled]
+
+
+@pytest.mark.parametrize("kind", ["fp8", "bf8"])
+def test_numbers_of_8_bits_are_not_taken_for_poison(kind: str) -> None:
+    """Every one of them may be a result; what is left as it was is NaN."""
+    from amdattn import asarray, device_props, quantize_fp8
+    from amdattn.dtypes import as_dtype
+    from amdattn.report.kernels import Guarded
+
+    name = getattr(device_props().architecture, kind)
+    every = np.arange(256, dtype=np.uint8).view(as_dtype(name).numpy())
+    numbers = every[~np.isnan(every.astype(np.float32))]
+    guarded = Guarded((1, len(numbers)), name)
+    assert guarded.taken()[1] == f"{len(numbers)} elements of the result were not written"
+    x, one = asarray(numbers[None].astype(np.float32)), asarray(np.ones(1, np.float32))
+    quantize_fp8(x, scale=one, out=guarded.inner)
+    found, wrong = guarded.taken()
+    assert wrong == "" and (found.view(np.uint8) == numbers.view(np.uint8)).all()
