@@ -45,6 +45,16 @@ def test_launches_are_of_the_devices_own_kernels(device: DeviceProps) -> None:
         assert device.arch in plan.explain()
 
 
+def _in_types_of(arch: Any, problem: Any) -> Any:
+    """The same with the 8-bit types of another architecture."""
+    first, *_ = ARCHITECTURES.values()
+    types = {first.fp8: arch.fp8, first.bf8: arch.bf8}
+    fields = [field.name for field in dataclasses.fields(problem) if field.init]
+    given = {name: getattr(problem, name) for name in fields if "dtype" in name}
+    found = {name: types[value] for name, value in given.items() if value in types}
+    return dataclasses.replace(problem, **found) if found else problem
+
+
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.name)
 def test_every_architecture_has_the_same_surface_but_for_other_roundings(operation: Any) -> None:
     """What a kernel of the first takes is planned for the others, with whatever kernels they have.
@@ -65,9 +75,7 @@ def test_every_architecture_has_the_same_surface_but_for_other_roundings(operati
     for arch in others:
         device = KNOWN_DEVICES[of_arch_name(arch.name).name]
         for problem in problems:
-            quantized = getattr(problem, "is_quantized", False)  # then in the other's type
-            there = dataclasses.replace(problem, kv_dtype=arch.fp8) if quantized else problem
-            plan = operation.planned(there, device)
+            plan = operation.planned(_in_types_of(arch, problem), device)
             assert {launch.kernel.arch for launch in plan.launches} == {arch.name}
         symbols = [row.symbol for row in of_arch(arch.name)]
         assert len(set(symbols)) == len(symbols) > 100
