@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     )
     from amdattn.ops.decode.execution import DecodePlan as DecodePlan
     from amdattn.ops.gemm.execution import GemmPlan as GemmPlan
-    from amdattn.ops.gemm.small_m import (
+    from amdattn.ops.gemm.gemm import (
         explain_gemm as explain_gemm,
         gemm as gemm,
         gemm_nt as gemm_nt,
@@ -117,11 +117,11 @@ _HOME = {
     "plan_decode": "ops.decode.decode",
     "supports_decode": "ops.decode.decode",
     "GemmPlan": "ops.gemm.execution",
-    "explain_gemm": "ops.gemm.small_m",
-    "gemm": "ops.gemm.small_m",
-    "gemm_nt": "ops.gemm.small_m",
-    "plan_gemm": "ops.gemm.small_m",
-    "supports_gemm": "ops.gemm.small_m",
+    "explain_gemm": "ops.gemm.gemm",
+    "gemm": "ops.gemm.gemm",
+    "gemm_nt": "ops.gemm.gemm",
+    "plan_gemm": "ops.gemm.gemm",
+    "supports_gemm": "ops.gemm.gemm",
     "MergePlan": "ops.merge.merge_state",
     "merge_state": "ops.merge.merge_state",
     "plan_merge_state": "ops.merge.merge_state",

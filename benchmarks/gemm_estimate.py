@@ -27,7 +27,7 @@ from amdattn import tuning
 from amdattn.cli.output import progress_bar
 from amdattn.device import manifest, runtime
 from amdattn.ops import registry
-from amdattn.ops.gemm import cost as gemm_cost, planning
+from amdattn.ops.gemm import cost as gemm_cost, grids, planning
 from amdattn.ops.gemm.problem import GemmProblem
 from build_scripts.gemm_table import PRODUCTS
 
@@ -82,7 +82,7 @@ def tried(problem: GemmProblem, every: Sequence[planning.Choice]) -> list[planni
     found = {(one.kernel.name, one.splits, one.columns): one for one in choices[:_NEAREST]}
     widths = set()
     for one in choices:
-        tiles = math.prod(planning.tiles(problem, one.kernel, one.columns))
+        tiles = math.prod(grids.tiles(problem, one.kernel, one.columns))
         is_split = one.splits > 1
         if (
             one.splits in _SPLITS

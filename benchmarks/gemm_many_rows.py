@@ -27,7 +27,7 @@ from amdattn import virtual
 from amdattn.arch.props import DeviceProps
 from amdattn.bench.kernels import Functions
 from amdattn.device import manifest, runtime
-from amdattn.ops.gemm import planning, tile_cost
+from amdattn.ops.gemm import grids, planning
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import SCALES, GemmProblem
 from benchmarks.gemm_peers import Aiter, Operands, Triton
@@ -90,7 +90,7 @@ def rows(
     found = planning.choices(problem, props, manifest.kernels())
     best = planning.least_estimated(found.items)
     for choice in found.items:
-        every = options.every_kernel and choice.kernel.grid == tile_cost.GRID
+        every = options.every_kernel and grids.has_windows(choice.kernel)
         if choice is best or every:
             plan = GemmPlan.of(planning.build(problem, props, choice, found))
             clk = modelled(partial(plan.run, a, b, out, **factors), options.reading)

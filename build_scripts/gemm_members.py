@@ -7,7 +7,7 @@ from typing import Any
 
 from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.dtypes import as_dtype
-from amdattn.ops.gemm.planning import GRID
+from amdattn.ops.gemm.grids import PARTS
 from amdattn.ops.gemm.problem import by_k
 from build_scripts import preload
 from build_scripts.limits import MAX_GRID_YZ
@@ -124,7 +124,7 @@ def _member(
             "waves_k": waves_k,
             "steps_in_flight": depth,
         },
-        "grid": GRID,
+        "grid": PARTS,
         "accepts": {
             "b_dtype": [as_dtype(dtype).name],
             "scales": [None],

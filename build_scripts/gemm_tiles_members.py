@@ -7,8 +7,8 @@ from typing import Any
 
 from amdattn.arch.architectures import ARCHITECTURES, Architecture
 from amdattn.dtypes import as_dtype
+from amdattn.ops.gemm.grids import WINDOWS
 from amdattn.ops.gemm.problem import LAYOUTS, SCALES, by_k
-from amdattn.ops.gemm.tile_cost import GRID
 from build_scripts.gemm_members import (
     ACTIVATIONS,
     ELEMENTS,
@@ -81,7 +81,7 @@ def _member(
             "waves_k": 1,
             "steps_in_flight": stages,
         },
-        "grid": GRID,
+        "grid": WINDOWS,
         "accepts": {
             "b_dtype": [as_dtype(types.get(of_b, of_b)).name],
             "scales": [None, *SCALES] if is_8_bit else [None],

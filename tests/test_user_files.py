@@ -17,7 +17,7 @@ from amdattn.bench import record
 from amdattn.checking.arguments import Buffer, read_arguments
 from amdattn.checking.suppressions import Suppressions
 from amdattn.dtypes import as_dtype
-from amdattn.ops.gemm import small_m as gemm, table as gemm_table
+from amdattn.ops.gemm import gemm, table as gemm_table
 
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "tuning table": (".json", gemm_table.load),

@@ -87,7 +87,7 @@ def gemm(
     from amdattn import tuning
     from amdattn.device import runtime
     from amdattn.ops import registry
-    from amdattn.ops.gemm import small_m as gemm_module, table as gemm_table
+    from amdattn.ops.gemm import gemm as gemm_module, table as gemm_table
     from amdattn.ops.gemm.problem import GemmProblem
 
     tried = _counts(splits)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from amdattn.arch.architectures import ARCHITECTURES
-from amdattn.ops.gemm import tile_cost
+from amdattn.ops.gemm import grids
 from amdattn.ops.gemm.problem import MAX_ALIGNED_STRIDE, by_k
 from build_scripts import build, manifest, toolchain, verify
 
@@ -91,7 +91,7 @@ def tiles_and_limits_follow_the_code_object(row: dict[str, Any], code: manifest.
     if row["op"] == "attn_fwd":  # row + diagonal + window in 32 bits; lanes of a grid in 32 bits
         assert row["accepts"]["max_seqlen_q"] == 2**30
         assert row["accepts"]["max_workgroups"] == (2**32 - 1) // row["workgroup"][0]
-    elif row["op"] == "gemm_nt" and row["grid"] == tile_cost.GRID:
+    elif row["op"] == "gemm_nt" and row["grid"] == grids.WINDOWS:
         # By k a row of memory has all of m or n, and is not longer than what lies between rows.
         most = [MAX_ALIGNED_STRIDE if one else 2**30 for one in by_k(row["accepts"]["layout"])]
         assert [row["accepts"]["max_m"], row["accepts"]["max_n"]] == most

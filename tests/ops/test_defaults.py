@@ -61,8 +61,8 @@ OWN: dict[str, dict[str, Any]] = {
     "ops.attention.varlen_cost.best_cut": {"class_log2": 0},
     "ops.attention_backward.splitting.Splits": {"heads": 1, "rows": 1},
     # Orders of BLAS: sums of parts in one order unless told that any is good enough.
-    "ops.gemm.small_m.gemm": {"deterministic": True},
-    "ops.gemm.small_m.gemm_nt": {"deterministic": True},
+    "ops.gemm.gemm.gemm": {"deterministic": True},
+    "ops.gemm.gemm.gemm_nt": {"deterministic": True},
     "ops.gemm.problem.GemmProblem": {"deterministic": True},
     "cli.bench_gemm.gemm": {"deterministic": True},
     "cli.tune.gemm": {"deterministic": True, "rows": 8},

@@ -21,7 +21,7 @@ from amdattn.ops.attention import (
     plans as attention_plans,
 )
 from amdattn.ops.attention.problem import LAYOUTS, AttentionProblem
-from amdattn.ops.gemm import small_m as gemm
+from amdattn.ops.gemm import gemm
 
 
 def view(
@@ -55,7 +55,7 @@ def view(
 )
 def test_rows_of_a_product(of: View, step: int, aligned: bool) -> None:
     assert gemm._row_step(of) == step
-    assert gemm._is_aligned(of) is aligned
+    assert gemm._is_aligned(of, is_by_k=False) is aligned
 
 
 OPTIONS = {"dtype": "bfloat16", "return_lse": False, "sinks": False, "batch": 0, "longest": (0, 0)}

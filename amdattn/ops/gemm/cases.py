@@ -16,8 +16,8 @@ from amdattn.op.operation import Case, Expected, Operation
 from amdattn.ops.gemm import planning
 from amdattn.ops.gemm.command_options import OPTIONS
 from amdattn.ops.gemm.execution import GemmPlan
+from amdattn.ops.gemm.gemm import planned
 from amdattn.ops.gemm.problem import FACTORS, GemmProblem
-from amdattn.ops.gemm.small_m import planned
 
 _EPSILON = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24}
 _FLOAT32 = 2.0**-24

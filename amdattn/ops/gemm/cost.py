@@ -15,7 +15,7 @@ from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.errors import ManifestError
 from amdattn.op.occupancy import workgroups_per_cu
-from amdattn.ops.gemm import tile_cost
+from amdattn.ops.gemm import grids, tile_cost
 from amdattn.ops.gemm.estimate import Estimate, Estimator
 from amdattn.ops.gemm.problem import WORD_BYTES, GemmProblem
 
@@ -96,7 +96,7 @@ def cost_of(estimate: Estimate, problem: GemmProblem, props: DeviceProps) -> Cos
 
 def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> Estimator:
     """What estimates of a problem on a device by one member have in common is worked out here."""
-    if kernel.grid == tile_cost.GRID:
+    if grids.has_windows(kernel):
         return tile_cost.estimator(problem, kernel, props)
     arch = props.architecture
     m, n, row_bytes = problem.m, problem.n, problem.k * WORD_BYTES

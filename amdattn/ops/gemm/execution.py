@@ -12,8 +12,7 @@ from amdattn.dtypes import FLOAT32, as_dtype
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
-from amdattn.ops.gemm import planning, tile_cost
-from amdattn.ops.gemm.planning import GRID_XCDS
+from amdattn.ops.gemm import grids, planning
 from amdattn.ops.gemm.problem import MAX_REACH, WORD_BYTES, GemmProblem
 from amdattn.ops.gemm.table import Tuned
 
@@ -41,9 +40,7 @@ class GemmPlan(RunnablePlan[GemmProblem]):
     @property
     def splits(self) -> int:
         """Parts along k."""
-        if self.kernel.grid == tile_cost.GRID:
-            return 1
-        return self.launches[0].grid[0] // GRID_XCDS
+        return grids.splits_of(self.kernel, self.launches[0].grid)
 
     def operands(self, variant: str) -> Specs:
         """A, b, bias, scales and out."""

@@ -15,16 +15,12 @@ from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, PerRun, Plan, Stride
 from amdattn.op.workspace import Init, Region, WorkspaceLayout
-from amdattn.ops.gemm import tile_cost
+from amdattn.ops.gemm import grids
 from amdattn.ops.gemm.cost import Cost, cost, cost_of, estimator
 from amdattn.ops.gemm.problem import FACTORS, WORD_BYTES, GemmProblem
 from amdattn.ops.gemm.table import Tuned
 
 GEMM = "gemm_nt"  # of KernelSpec.op
-# Of KernelSpec.grid: x = 8 * parts, y = ceil(m / tile.m), z = ceil(n / (8 * tile.n)); for many
-# rows that of tile_cost.py.
-GRID = "parts_by_xcd_and_tiles"
-GRID_XCDS = 8
 _NEIGHBOURS = 4  # results of a lane in a row: tiles are so many columns wide, or a multiple
 _FRAGMENT_BYTES = 1024
 COUNTER_BYTES = 8  # of a tile: who has arrived, and in which run
@@ -163,17 +159,13 @@ def build(
 def unexplained(problem: GemmProblem, props: DeviceProps, best: Choice) -> Plan[GemmProblem]:
     """The same without its reasons, for which all choices are estimated."""
     kernel, splits, columns = best.kernel, best.splits, best.columns
-    tiles_m, tiles_n = tiles(problem, kernel, columns)
-    if kernel.grid == tile_cost.GRID:
-        grid = (tiles_m * tiles_n, 1, 1)
-    else:
-        kernel.check_grid(GRID)
-        grid = (GRID_XCDS * splits, tiles_m, -(-tiles_n // GRID_XCDS))
-    workspace = _workspace(problem, tiles_m * tiles_n, splits, kernel)
+    num_tiles = math.prod(grids.tiles(problem, kernel, columns))
+    workspace = _workspace(problem, num_tiles, splits, kernel)
     args = _arguments(problem, kernel, splits, columns, bool(workspace.regions))
     fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
     writes = frozenset({"out", *(region.name for region in workspace.regions)})
     added = frozenset(one.name for one in workspace.regions if one.init == "zero_at_rest")
+    grid = grids.grid(problem, kernel, splits, columns)
     launch = Launch(kernel, grid, fields, writes, added)
     return Plan(problem, props, (launch,), workspace, ())
 
@@ -230,30 +222,25 @@ def steps(problem: GemmProblem, kernel: KernelSpec) -> int:
     return -(-problem.k // step)
 
 
-def tiles(problem: GemmProblem, kernel: KernelSpec, columns: int) -> tuple[int, int]:
-    """Tiles along m and along n."""
-    return -(-problem.m // kernel.tile["m"]), -(-problem.n // columns)
-
-
 def _columns(problem: GemmProblem, kernel: KernelSpec, splits: int) -> list[int]:
     """Columns of a tile to try: as many as it holds; fewer, if XCDs then have as many in all.
 
     Of those that leave an XCD with as many tiles the fewest; not less than half: a smaller member
     does that better. Parts along k are for products of few tiles, however wide.
     """
-    most = kernel.tile["n"] // (1 + problem.has_factors)
-    if kernel.grid == tile_cost.GRID:
+    most = grids.most_columns(problem, kernel)
+    if grids.has_windows(kernel):
         return [most]
-    most_tiles = kernel.accepts["max_n"] // (kernel.tile["n"] * GRID_XCDS)  # of an XCD
+    most_tiles = kernel.accepts["max_n"] // (kernel.tile["n"] * grids.XCDS)  # of an XCD
     found: dict[int, int] = {}
     for columns in range(most, max(most // 2, _NEIGHBOURS) - 1, -_NEIGHBOURS):
-        tiles_of_xcd = -(-problem.n // (columns * GRID_XCDS))
+        tiles_of_xcd = -(-problem.n // (columns * grids.XCDS))
         if tiles_of_xcd <= most_tiles:
             found[tiles_of_xcd] = columns
     if not found:
         raise ManifestError(
-            f"kernel {kernel.name}: max_n={kernel.accepts['max_n']} is less than {GRID_XCDS} tiles "
-            f"of {kernel.tile['n']} columns"
+            f"kernel {kernel.name}: max_n={kernel.accepts['max_n']} is less than "
+            f"{grids.XCDS} tiles of {kernel.tile['n']} columns"
         )
     return list(found.values())[: 1 if splits > 1 else None]
 
@@ -310,7 +297,7 @@ def _arguments(
         "split_steps": split_steps(problem, kernel, splits),
         "num_splits": splits,
         "tile_n": columns,
-        "window": tile_cost.WINDOW,
+        "window": grids.WINDOW,
         "up_offset": problem.n if problem.has_factors else 0,
         "out": Address("out"),
         "out_stride": Stride("out", "row"),
@@ -356,8 +343,10 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
             least = 0 if name == "splits" else 1
             argument = "split_k" if name == "splits" else name
             found.append(Mismatch(argument, value, (Span(least, limit),)))
-    if kernel.grid == tile_cost.GRID:
-        most, needed = kernel.accepts["max_workgroups"], math.prod(tile_cost.tiles(problem, kernel))
+    if grids.has_windows(kernel):
+        columns = grids.most_columns(problem, kernel)
+        most = kernel.accepts["max_workgroups"]
+        needed = math.prod(grids.tiles(problem, kernel, columns))
         if needed > most:
             found.append(Mismatch("tiles of m and n", needed, (Span(1, most),)))
     for name in "mnk":
@@ -403,7 +392,7 @@ def _splits_text(problem: GemmProblem, best: Choice, choices: Sequence[Choice]) 
 
 def _tiles_text(problem: GemmProblem, best: Choice, choices: Sequence[Choice]) -> str:
     kernel, columns = best.kernel, best.columns
-    tiles_m, tiles_n = tiles(problem, kernel, columns)
+    tiles_m, tiles_n = grids.tiles(problem, kernel, columns)
     like = [c for c in choices if (c.kernel, c.splits) == (kernel, best.splits)]
     tried = _tried(like, lambda choice: choice.columns)
     tile = f"{kernel.tile['m']} x {columns} results"

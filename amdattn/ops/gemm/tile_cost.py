@@ -12,10 +12,8 @@ from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.ops.gemm.estimate import Estimate, Estimator
+from amdattn.ops.gemm.grids import WINDOW, most_columns, tiles
 from amdattn.ops.gemm.problem import WORD_BYTES, GemmProblem
-
-GRID = "tiles_in_windows"  # of KernelSpec.grid: x = tiles of m times tiles of n
-WINDOW = 8  # tiles of m that are worked on side by side: more or fewer change the time by 0.3 %
 
 
 class _Clk(NamedTuple):
@@ -40,18 +38,12 @@ _CLK = {
 }
 
 
-def tiles(problem: GemmProblem, kernel: KernelSpec) -> tuple[int, int]:
-    """Tiles along m and along n; gated, half of a tile's columns are factors."""
-    columns = kernel.tile["n"] // (1 + problem.has_factors)
-    return -(-problem.m // kernel.tile["m"]), -(-problem.n // columns)
-
-
 def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> Estimator:
     """The estimate of a member; it has one way to make a product."""
     arch = props.architecture
     tile_m, tile_n, step = kernel.tile["m"], kernel.tile["n"], kernel.params["step"]
     cus = props.num_cus // props.num_xcds
-    tiles_m, tiles_n = tiles(problem, kernel)
+    tiles_m, tiles_n = tiles(problem, kernel, most_columns(problem, kernel))
     of_xcd = -(-tiles_m * tiles_n // props.num_xcds)
     of_cu, at_once = -(-of_xcd // cus), workgroups_per_cu(kernel, props)[0]
     side_by_side = min(of_cu, at_once)

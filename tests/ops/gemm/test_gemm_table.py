@@ -14,7 +14,7 @@ import amdattn
 from amdattn import cli, tuning
 from amdattn.arch.props import KNOWN_DEVICES
 from amdattn.dtypes import as_dtype
-from amdattn.ops.gemm import planning, small_m as gemm, table as gemm_table
+from amdattn.ops.gemm import gemm, planning, table as gemm_table
 from amdattn.ops.gemm.cases import OPERATION
 from amdattn.ops.gemm.problem import GemmProblem
 from build_scripts import gemm_table as build
