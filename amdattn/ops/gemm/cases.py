@@ -144,7 +144,9 @@ def cases(row: KernelSpec | None) -> Iterator[GemmCase]:
             aligned = k % 2 == 0 or "layout" in options
             yield GemmCase(GemmProblem(m, n, k, aligned=aligned, **options))
         return
-    odd = (_ODD,) if row.accepts["k_multiple"] == 1 else ()
+    *sizes, _ = _ODD
+    of_parts = {} if row.accepts["max_splits"] == 1 else _ODD[-1]
+    odd = ((*sizes, of_parts),) if row.accepts["k_multiple"] == 1 else ()
     of_8_bits = as_dtype(row.dtype).itemsize == 1
     (b_dtype,) = row.accepts["b_dtype"]
     layout, multiples = row.accepts["layout"], [row.accepts[f"{axis}_multiple"] for axis in "mn"]

@@ -231,15 +231,15 @@ _AROUND = (
         """
           v_cmp_eq_u32 s[2], 1, v
         > s_and_saveexec_b64 s[2], s[2]
+          v_bfrev_b32 v, 1
           s_mov_b64 s[2], exec
-          v_cndmask_b32 v, v, 0, vcc
         """,
         sites=2,
     ),
     Stated(
         *(_ROWS, "EXEC", _LAST_TWO),
         """
-          v_cndmask_b32 v, v, 0, vcc
+          v_cndmask_b32 v, -v, v, vcc
           v_add_u32 v, s, v
         > s_or_b64 exec, exec, s[2]
           s_and_b64 s[2], s[2], exec
