@@ -14,6 +14,7 @@ from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
 from amdattn.ops.gemm import grids, planning
 from amdattn.ops.gemm.problem import MAX_REACH, WORD_BYTES, GemmProblem
+from amdattn.ops.gemm.scales import AsScales
 from amdattn.ops.gemm.table import Tuned
 
 _LAYOUT = "m, n, k of the plan"
@@ -62,9 +63,10 @@ class GemmPlan(RunnablePlan[GemmProblem]):
                     *(name, "in", shapes.get(name, ()), FLOAT32, ()),
                     present=name in shapes,
                     condition=name,
+                    host_check=AsScales(count),
                     layout=_LAYOUT,
                 )
-                for name in ("scale_a", "scale_b")
+                for name, count in (("scale_a", p.m), ("scale_b", p.b_rows))
             ),
             OperandSpec("out", "out", (p.m, p.n), out_element, rows, layout=_LAYOUT),
         )

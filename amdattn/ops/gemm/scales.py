@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from amdattn.arrays.buffers import View
@@ -41,7 +42,8 @@ def scale_view(array: Any, name: str, rows: int, stream: int) -> tuple[View, str
         steps = [step for step, length in zip(view.strides, shape, strict=True) if length > 1]
         if steps != [1]:
             raise ValueError(
-                f"{name} has strides {view.strides} (elements); they must follow each other"
+                f"{name} has shape {shape} and strides {view.strides} (elements); on the device "
+                "scales must follow each other, with a stride of 1"
             )
     array = None if view.array is None else view.array.reshape(count)
     strides = (1,) if array is None else (array.strides[0] // FLOAT32.itemsize,)
@@ -56,3 +58,14 @@ def scale_view(array: Any, name: str, rows: int, stream: int) -> tuple[View, str
         view.ordinal,
     )
     return flat, kind
+
+
+@dataclass(frozen=True, slots=True)
+class AsScales:
+    """Reads what `scale_view` does, of an operand of so many rows, for plans."""
+
+    rows: int
+
+    def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
+        """See them as (1,) or (rows,)."""
+        return scale_view(array, label, self.rows, stream)[0]

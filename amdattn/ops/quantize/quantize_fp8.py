@@ -17,7 +17,7 @@ from amdattn.op.operands import check_placement, check_shape
 from amdattn.op.outputs import output_view
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
-from amdattn.ops.gemm.scales import scale_view
+from amdattn.ops.gemm.scales import AsScales, scale_view
 from amdattn.ops.quantize import planning
 from amdattn.ops.quantize.problem import NARROW, QuantizeProblem
 
@@ -168,7 +168,7 @@ class QuantizePlan(RunnablePlan[QuantizeProblem]):
                 *("scale", "in", (p.scales,), FLOAT32, ()),
                 present=p.scale,
                 condition="scale",
-                host_check=self._scale_view,
+                host_check=AsScales(p.rows),
                 layout="one element, or one of each row",
             ),
             OperandSpec("out", "out", shape, narrow, rows, layout=_LAYOUT),
@@ -180,9 +180,6 @@ class QuantizePlan(RunnablePlan[QuantizeProblem]):
             ),
         )
         return {spec.name: spec for spec in specs}
-
-    def _scale_view(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
-        return scale_view(array, label, self.problem.rows, stream)[0]
 
     def operand(self, spec: OperandSpec, view: View) -> Operand:
         """An address and the distance of rows."""

@@ -135,3 +135,29 @@ def test_plans_say_what_they_take() -> None:
     with pytest.raises(ValueError, match="scale_b"):
         plan.run(a, b, scale_a=np.ones(8, "f4"), scale_b=np.ones(1, "f4"))
     near(plan.run(a, b, scale_a=np.full(8, 2, np.float32)), exact(a, b, 2.0))
+
+
+def test_plans_take_scales_of_the_shapes_that_calls_take() -> None:
+    """Those of `quantize_fp8` among them, on the host and on the device."""
+    a, b, scale = operand(8, 64), operand(40, 64), np.exp2(np.arange(8, dtype=np.float32))
+    plan = amdattn.plan_gemm(8, 40, 64, device=PROPS, dtype=PROPS.architecture.fp8, scale_a="row")
+    best = exact(a, b, scale[:, None])
+    for shape in ((8,), (8, 1), (1, 8)):
+        near(plan.run(a, b, scale_a=scale.reshape(shape)), best)
+        on_device = [amdattn.asarray(x) for x in (a, b, scale.reshape(shape))]
+        near(plan.run(*on_device[:2], scale_a=on_device[2]).numpy(), best)
+    with pytest.raises(ValueError, match=r"^scale_a has shape \(1,\); this call needs \(8,\)"):
+        plan.run(a, b, scale_a=np.ones((1, 1), np.float32))
+    of_all = amdattn.plan_gemm(
+        8, 40, 64, device=PROPS, dtype=PROPS.architecture.fp8, scale_b="tensor"
+    )
+    for shape in ((), (1,), (1, 1)):
+        near(of_all.run(a, b, scale_b=np.full(shape, 2, np.float32)), exact(a, b, 2.0))
+
+
+def test_scales_that_are_apart_on_the_device_are_refused() -> None:
+    a, b = (amdattn.asarray(operand(rows, 64)) for rows in (8, 40))
+    beside = amdattn.asarray(np.ones((8, 2), np.float32))[:, :1]
+    text = r"^scale_a has shape \(8, 1\) and strides \(2, 1\) .* must follow each other, with a stri"
+    with pytest.raises(ValueError, match=text):
+        amdattn.gemm_nt(a, b, scale_a=beside)
