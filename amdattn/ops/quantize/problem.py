@@ -14,6 +14,14 @@ PER = ("row", "tensor")
 LEAST_SCALE = 2.0**-126  # the least normal float32: its reciprocal is finite
 
 
+def chosen(name: str, value: object, allowed: tuple[str, ...]) -> str:
+    """A word that is one of those."""
+    word = scalars.word(name, value)
+    if word not in allowed:
+        raise ValueError(f"{name}={word!r} must be {' or '.join(allowed)}")
+    return word
+
+
 @dataclass(frozen=True)
 class QuantizeProblem:
     """``y = x / scale`` in 8 bits, the scale made of x or given.
@@ -55,10 +63,7 @@ class QuantizeProblem:
             put(name, count)
         put("dtype", as_dtype(self.dtype).name)
         for name, allowed in (("to", NARROW), ("per", PER)):
-            put(name, scalars.word(name, getattr(self, name)))
-            if getattr(self, name) not in allowed:
-                have = " or ".join(allowed)
-                raise ValueError(f"{name}={getattr(self, name)!r} must be {have}")
+            put(name, chosen(name, getattr(self, name), allowed))
         put("scale", scalars.boolean("scale", self.scale))
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from typing import Any, ClassVar
 
-from amdattn import scalars
 from amdattn.arch.architectures import Architecture
 from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View, empty, host_empty
@@ -19,7 +18,7 @@ from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
 from amdattn.ops.gemm.scales import AsScales, scale_view
 from amdattn.ops.quantize import planning
-from amdattn.ops.quantize.problem import NARROW, QuantizeProblem
+from amdattn.ops.quantize.problem import NARROW, PER, QuantizeProblem, chosen
 
 _LAYOUT = "shape of x"
 
@@ -32,6 +31,7 @@ def quantize_fp8(
     scale: Any = None,
     out: Any = None,
     out_scale: Any = None,
+    workspace: Any = None,
     stream: Any = None,
 ) -> tuple[Any, Any]:
     """``x / scale`` in 8 bits, and the scale: what `gemm_nt` takes as an operand.
@@ -59,6 +59,8 @@ def quantize_fp8(
     out : array, (rows, columns), of y's type, optional
     out_scale : array, float32, (rows, 1) or, per tensor, (1,), optional
         Written instead of new arrays; they share no memory with x or each other.
+    workspace : device array, optional
+        See `QuantizePlan.run`.
     stream : hipStream_t, optional
         An int or a hip-python stream; defaults to the default stream. Calls on device arrays return
         before the kernel has finished, calls on host arrays after the result is copied back.
@@ -84,34 +86,36 @@ def quantize_fp8(
     shape = views[0].shape
     if len(shape) != 2:
         raise ValueError(f"x has shape {shape}; it must have 2 dimensions")
+    per = chosen("per", per, PER)
     if scale is not None:
         if out_scale is not None:
             raise ValueError("out_scale was given, but no scale is made: scale was given")
         view, per = scale_view(scale, "scale", shape[0], handle)
         views = *views, view
     device = runtime.get(views[0].ordinal)
+    text = "dtype={} must be"
     if dtype is None and out is not None:
-        dtype = output_view(out, "out", handle).dtype
-    to = _narrow(dtype, device.props.architecture)
+        dtype, text = output_view(out, "out", handle).dtype, "out has dtype {}; it must be"
+    to = _narrow(dtype, device.props.architecture, text)
     lengths = max(1, shape[0]), max(1, shape[1])
-    facts = *lengths, views[0].dtype.name, to, scalars.word("per", per), scale is not None
+    facts = *lengths, views[0].dtype.name, to, per, scale is not None
     plan = _planned_for(device.ordinal, *facts)
     if 0 in shape:
         y, made = _of_nothing(x, views, out, out_scale, plan, handle)
     else:
-        y, made = plan.execute(x, views, (out, out_scale), "", handle)
+        y, made = plan.execute(x, views, (out, out_scale), "", handle, workspace)
     return y, made if scale is None else scale
 
 
-def _narrow(dtype: Any, arch: Architecture) -> str:
-    """What `QuantizeProblem.to` says of a type that a caller names."""
+def _narrow(dtype: Any, arch: Architecture, text: str) -> str:
+    """What `QuantizeProblem.to` says of a type that a caller names; else an error begins so."""
     if dtype is None or (isinstance(dtype, str) and dtype in NARROW):
         return dtype or NARROW[0]
     own = dict(zip((arch.fp8, arch.bf8), NARROW, strict=True))
     name = as_dtype(dtype).name
     if name not in own:
         have = " or ".join(f"{full} ({short})" for full, short in own.items())
-        raise ValueError(f"dtype={name} must be {have} on {arch.name}")
+        raise ValueError(f"{text.format(name)} {have} on {arch.name}")
     return own[name]
 
 
@@ -200,11 +204,21 @@ class QuantizePlan(RunnablePlan[QuantizeProblem]):
         *,
         out: Any = None,
         out_scale: Any = None,
+        workspace: Any = None,
         stream: Any = None,
     ) -> tuple[Any, Any]:
-        """Run the plan on arrays of its shape; parameters and results as `quantize_fp8`."""
+        """Run the plan on arrays of its shape; parameters and results as `quantize_fp8`.
+
+        Parameters
+        ----------
+        workspace : device array, optional
+            Of `new_workspace`, or compact, of at least ``plan.workspace.total_bytes`` bytes, for
+            the maxima of parts where a scale is made of all of x; its contents are lost. Runs at
+            the same time need workspaces of their own. While a graph is captured it must be given
+            if the plan has one.
+        """
         views, handle = self.views_of({"x": x, "scale": scale}, stream)
-        y, made = self.execute(x, views, (out, out_scale), "", handle)
+        y, made = self.execute(x, views, (out, out_scale), "", handle, workspace)
         return y, made if scale is None else scale
 
 

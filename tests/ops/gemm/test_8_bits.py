@@ -158,6 +158,6 @@ def test_plans_take_scales_of_the_shapes_that_calls_take() -> None:
 def test_scales_that_are_apart_on_the_device_are_refused() -> None:
     a, b = (amdattn.asarray(operand(rows, 64)) for rows in (8, 40))
     beside = amdattn.asarray(np.ones((8, 2), np.float32))[:, :1]
-    text = r"^scale_a has shape \(8, 1\) and strides \(2, 1\) .* must follow each other, with a stri"
+    text = r"^scale_a has shape \(8, 1\) and strides \(2, 1\) .* must follow each other"
     with pytest.raises(ValueError, match=text):
         amdattn.gemm_nt(a, b, scale_a=beside)

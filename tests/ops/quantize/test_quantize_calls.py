@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import ml_dtypes
@@ -10,6 +11,7 @@ import pytest
 
 import amdattn
 from amdattn.arch.props import KNOWN_DEVICES
+from amdattn.device import runtime
 from amdattn.errors import UnsupportedProblem
 from tests.support.quantized import (
     LEAST_SCALE,
@@ -166,12 +168,17 @@ def test_refusals() -> None:
     wrong: list[tuple[Any, dict[str, Any], str]] = [
         (x[0], {}, r"^x has shape \(8,\); it must have 2 dimensions$"),
         (x, {"per": "column"}, "^per='column' must be row or tensor$"),
-        (x, {"dtype": "float16"}, rf"^dtype=float16 must be {own} \(e4m3\) or .*\(e5m2\) on gfx"),
+        (x, {"per": "column", "scale": np.ones(1, "f4")}, "^per='column' must be row or tensor$"),
+        (
+            x,
+            {"dtype": "float16"},
+            rf"^dtype=float16 must be {own} \(e4m3\) or .*\(e5m2\) on gfx",
+        ),
         (x, {"scale": np.ones(2, np.float32)}, r"^scale has shape \(2,\)"),
         (x, {"scale": np.ones(3)}, "^scale has dtype float64; it must be float32$"),
         (x, {"scale": np.ones(3, np.float32), "out_scale": np.ones((3, 1), np.float32)}, "^out_sc"),
         (x, {"out": np.zeros((3, 9), narrow_type("e4m3"))}, r"^out has shape \(3, 9\)"),
-        (x, {"out": np.zeros((3, 8), np.float32)}, "^dtype=float32 must be"),
+        (x, {"out": np.zeros((3, 8), np.float32)}, rf"^out has dtype float32; it must be {own}"),
         (x, {"out_scale": np.zeros((3,), np.float32)}, r"^out_scale has shape \(3,\)"),
     ]
     for array, options, message in wrong:
@@ -181,6 +188,34 @@ def test_refusals() -> None:
         amdattn.quantize_fp8(x.astype(np.float64))
     with pytest.raises(TypeError, match=r"^per="):
         amdattn.quantize_fp8(x, per=1)  # type: ignore[arg-type]
+
+
+def test_a_graph_of_a_scale_of_all_of_x(hip_stream: Any) -> None:
+    """Maxima are in memory of the caller's: a capture allocates nothing."""
+    hip, call, stream = runtime.get().hip, runtime.get().check, int(hip_stream)
+    x, y = amdattn.asarray(normal(33, 70)), amdattn.empty((33, 70), narrow_type("e4m3"))
+    scale = amdattn.empty((1,), "float32")
+    plan = amdattn.plan_quantize_fp8(33, 70, device=amdattn.device_props(), per="tensor")
+    workspace = plan.new_workspace()
+    small = amdattn.empty((plan.workspace.total_bytes - 4,), "uint8")
+    with pytest.raises(ValueError, match=r"^workspace "):
+        plan.run(x, out=y, out_scale=scale, workspace=small)
+    for run in (plan.run, functools.partial(amdattn.quantize_fp8, per="tensor")):
+        run(x, out=y, out_scale=scale, workspace=workspace)  # loads the kernels: a capture must not
+        amdattn.synchronize()
+        mode = hip.hipStreamCaptureMode.hipStreamCaptureModeGlobal
+        call("hipStreamBeginCapture", hip.hipStreamBeginCapture(stream, mode))
+        run(x, out=y, out_scale=scale, workspace=workspace, stream=stream)
+        graph = call("hipStreamEndCapture", hip.hipStreamEndCapture(stream))
+        made = call("hipGraphInstantiate", hip.hipGraphInstantiateWithFlags(graph, 0))
+        call("hipMemset", hip.hipMemset(y.address, 0, 33 * 70))
+        call("hipGraphLaunch", hip.hipGraphLaunch(made, stream))
+        runtime.get().synchronize(stream)
+        must = quantized(x.numpy(), "e4m3", per="tensor")
+        assert_same_bits(y.numpy(), must[0])
+        np.testing.assert_array_equal(scale.numpy(), must[1].reshape(1))
+        call("hipGraphExecDestroy", hip.hipGraphExecDestroy(made))
+        call("hipGraphDestroy", hip.hipGraphDestroy(graph))
 
 
 @pytest.mark.parametrize("device", ["MI300X", "MI355X"])
