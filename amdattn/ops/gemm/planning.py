@@ -17,7 +17,7 @@ from amdattn.op.plan import Address, Argument, Launch, PerRun, Plan, Stride
 from amdattn.op.workspace import Init, Region, WorkspaceLayout
 from amdattn.ops.gemm import grids
 from amdattn.ops.gemm.cost import Cost, cost, cost_of, estimator
-from amdattn.ops.gemm.problem import FACTORS, WORD_BYTES, GemmProblem
+from amdattn.ops.gemm.problem import ALIGNED, FACTORS, WORD_BYTES, GemmProblem
 from amdattn.ops.gemm.table import Tuned
 
 GEMM = "gemm_nt"  # of KernelSpec.op
@@ -179,7 +179,11 @@ def choices(
     """
     of_op = candidates(rows, GEMM, props)
     found = [(row, mismatches(row, problem)) for row in of_op]
-    rejected = sorted(((row, wrong) for row, wrong in found if wrong), key=lambda r: len(r[1]))
+    # A kernel of the same type is nearer than any of another one.
+    rejected = sorted(
+        ((row, wrong) for row, wrong in found if wrong),
+        key=lambda one: (one[0].dtype != problem.dtype, len(one[1])),
+    )
     taking = _taking(problem, of_op)
     estimators = {kernel: estimator(problem, kernel, props) for kernel in taking}
     items = tuple(
@@ -354,7 +358,7 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
         if limits[name] % multiple:
             found.append(Mismatch(name, limits[name], (f"multiples of {multiple}",)))
     if not problem.aligned and kernel.accepts["pointer_align_bytes"] > WORD_BYTES:
-        found.append(Mismatch("aligned", False, (True,)))
+        found.append(Mismatch("aligned", False, (True,), ALIGNED))
     return found
 
 

@@ -11,6 +11,10 @@ from amdattn.scalars import FLOAT32_MAX, INT32_MAX
 # What `aligned` promises of the rows of a and b, for kernels that load 16 bytes a lane.
 ALIGN_BYTES = 4
 MAX_ALIGNED_STRIDE = 2**24 - 1  # elements
+ALIGNED = (
+    f"rows of a and b must begin at multiples of {ALIGN_BYTES} bytes, "
+    f"0..{MAX_ALIGNED_STRIDE} elements apart"
+)
 MAX_TILE, MAX_REACH = 64, 2**31 - 2**26
 WORD_BYTES = 2  # of an element of the 16-bit types
 SCALES = ("tensor", "row")  # what a scale is of

@@ -100,6 +100,12 @@ def test_other_calls_are_refused_by_name() -> None:
     for call, error, text in (
         (lambda: amdattn.gemm_nt(a, b[:, :40]), ValueError, "b has shape"),
         (lambda: amdattn.gemm_nt(a[:, :40], b[:, :40]), NotImplementedError, "k=40 is not built"),
+        (lambda: amdattn.gemm_nt(a[:, :41], b[:, :41]), NotImplementedError, "^k=41 is not built"),
+        (
+            lambda: amdattn.gemm_nt(amdattn.asarray(a)[:, 1:33], amdattn.asarray(b)[:, :32]),
+            NotImplementedError,
+            "^aligned=False .*: rows of a and b must begin at multiples of 4 bytes, 0..16777215 el",
+        ),
         (lambda: amdattn.gemm_nt(a, sixteen), ValueError, "b_dtype='float16' must be"),
         (lambda: amdattn.gemm_nt(sixteen, a), ValueError, "b has dtype"),
         (lambda: amdattn.gemm_nt(sixteen, sixteen, scale_a=one), ValueError, "scale_a='tensor'"),
