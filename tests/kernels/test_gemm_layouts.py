@@ -150,19 +150,22 @@ def test_rows_of_memory_that_overlap() -> None:
     given = amdattn.asarray(a), Overlapping(amdattn.asarray(flat))
     out = amdattn.gemm(*given, layout="nn", out_dtype="float32").numpy()
     Call(48, 32, 64, "", {"dtype": "float16", "out_dtype": "float32"}).hold(out, a, b.T)
-    plan = planned(GemmProblem(48, 32, 64, "float16", layout="nn"))
+    plan = planned(GemmProblem(48, 32, 64, "float16", layout="nn"), "gemm_nn_fp16_t128x128")
     with pytest.raises(ValueError, match=r"row stride 2, which must be at least 32.*aligned=False"):
         plan.run(*given)
 
 
 @pytest.mark.parametrize("chip", ["MI300X", "MI355X"])
 def test_plans(chip: str) -> None:
-    """Tiles where what is stored by k is even, at any number of rows; else single elements."""
-    for layout, m in itertools.product(OTHERS, (2, 64, 4096)):
+    """Tiles where what is stored by k is even, and fills some CUs; else single elements."""
+    for layout, m in itertools.product(OTHERS, (256, 4096)):
         plan = amdattn.plan_gemm(m, 4096, 4096, device=chip, layout=layout)
         assert grids.has_windows(plan.kernel) and f"gemm_{layout}_" in plan.kernel.name
         odd = amdattn.plan_gemm(m, 4095, 4096, device=chip, layout=layout)
         assert odd.kernel.name == f"gemm_{layout}_bf16_any"
-    assert "_t" in amdattn.plan_gemm(64, 64, 63, device=chip, layout="tn").kernel.name
+    assert grids.has_windows(amdattn.plan_gemm(2048, 4096, 63, device=chip, layout="tn").kernel)
+    for layout, m, n, k in itertools.product(OTHERS, (16, 128), (64, 128), (2048, 16384)):
+        few = amdattn.plan_gemm(m, n, k, device=chip, layout=layout)
+        assert few.kernel.name == f"gemm_{layout}_bf16_any" and few.splits > 1
     problem = amdattn.plan_gemm(64, 64, 64, device=chip, layout="tn").problem
     assert problem.text.startswith("gemm_tn bfloat16") and problem.brief.endswith(" tn")

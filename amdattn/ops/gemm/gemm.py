@@ -138,7 +138,8 @@ def gemm(
 
         What is stored by k, b of "nn" and both of "tn", has an even number of columns, and rows at
         multiples of 4 bytes that do not overlap, or else a kernel takes it that loads single
-        elements. Products with few rows have no kernels of their own for "nn" and "tn".
+        elements, as it does of products with few tiles. Those with few rows have no kernels of
+        their own for "nn" and "tn".
     """
     layout = scalars.word("layout", layout)
     if layout not in LAYOUTS:

@@ -197,8 +197,13 @@ def choices(
 
 
 def _taking(problem: GemmProblem, of_op: Sequence[KernelSpec]) -> list[KernelSpec]:
-    """Members that take a problem: of those the ones with the widest loads."""
+    """Members that take a problem: of those the ones with the widest loads.
+
+    Of operands that are stored by k all: the widest have no tiles for few rows, and no parts.
+    """
     taking = [row for row in of_op if row.dtype == problem.dtype and not mismatches(row, problem)]
+    if any(problem.by_k):
+        return taking
     widest = max((row.accepts["pointer_align_bytes"] for row in taking), default=0)
     return [row for row in taking if row.accepts["pointer_align_bytes"] == widest]
 
