@@ -69,6 +69,7 @@ def test_architectures_are_those_of_planning() -> None:
             rates.append(2 * 32 * 32 * k * facts["simds_per_cu"] / (passes * facts["slot_clk"]))
         assert stated.pop("matrix_flops_per_clk") == max(rates)
         assert stated.pop("fp8").startswith("float8_e4m3fn")
+        assert stated.pop("bf8").startswith("float8_e5m2")
         converts = stated.pop("converts_bf16")
         try:  # LLVM knows who has the instruction
             assemble(["v_cvt_pk_bf16_f32 v0, v1, v2"], name)
