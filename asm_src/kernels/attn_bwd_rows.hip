@@ -25,6 +25,9 @@ __device__ __forceinline__ float over_row(float x) {
   x += v_mov_b32_dpp<kRowHalfMirror>(x);
   return x + v_mov_b32_dpp<kRowMirror>(x);
 }
+
+// NaN of any payload as one that rounding to 16 bits does not wrap.
+__device__ __forceinline__ float usual(float x) { return x == x ? x : __builtin_nanf(""); }
 }  // namespace
 
 #define JOIN(a, b) a##b
@@ -63,7 +66,7 @@ extern "C" __global__ void WORKGROUP(kLanes, 8) KERNEL(AttnBwdRowsArgs args) {
     const bool known = int(row) < rows;
     float log2_sum = kInf, delta = 0;
     if (known) {
-      log2_sum = lse[row];
+      log2_sum = usual(lse[row]);
       const int64_t o_row = row * args.o_stride_seq, dout_row = row * args.dout_stride_seq;
       for (int c = 0; c < kMaxColumns / kRowLanes / kColumns; ++c) {
         const int column = (c * kRowLanes + lane) * kColumns;
@@ -83,7 +86,7 @@ extern "C" __global__ void WORKGROUP(kLanes, 8) KERNEL(AttnBwdRowsArgs args) {
       }
     }
     delta = over_row(delta);
-    if (known && args.dlse != 0) delta -= dlse[row];
+    if (known && args.dlse != 0) delta -= usual(dlse[row]);
     if (log2_sum == -kInf) {  // a row without keys: no probability is above 0
       log2_sum = kInf;
       delta = 0;

@@ -36,9 +36,14 @@ struct WideChunk {
       return __builtin_bit_cast(float, i % 2 ? pair & 0xffff0000 : pair << 16);
     return float(__builtin_bit_cast(_Float16, uint16_t(i % 2 ? pair >> 16 : pair)));
   }
-  // The greatest magnitude of those and of `other`; NaN is none.
+  // The greatest magnitude of those and of `other`; NaN is none. A signalling one is made quiet: of
+  // it the maximum would be NaN, and the next one would forget `other`. Conversions have done so.
   __device__ __forceinline__ float greatest(float other) const {
-    for (int i = 0; i < kWidth; ++i) other = v_max_f32(other, __builtin_fabsf((*this)[i]));
+    for (int i = 0; i < kWidth; ++i) {
+      float x = __builtin_fabsf((*this)[i]);
+      if constexpr (kOf != Wide::kF16) x = __builtin_canonicalizef(x);
+      other = v_max_f32(other, x);
+    }
     return other;
   }
 };

@@ -38,10 +38,6 @@ _A_ROW = (
     "no wave comes here: of a row that it has, it has all 16 lanes, the first one and others, so "
     "that the branch before it is taken where it has to be"
 )
-_LOADED = (
-    "what it would wait for has arrived: of every row one lane has the first columns, and before "
-    "it added these up the wave has waited for all"
-)
 _LAST_TWO = (
     "what follows is of the first two lanes of a row, which are not among those that stay away"
 )
@@ -167,16 +163,6 @@ _AROUND = (
         > s_or_b64 exec, exec, s[2]
           v_or_b32 v, 64, v
           v_cmp_gt_i32 vcc, s, v
-        """,
-        sites=2,
-    ),
-    Stated(
-        *(_ROWS, ("wait deleted", "wait weakened"), _LOADED),
-        """
-          s_mov_b32 s, 0xff800000
-          v_sub_u32 v, v, v
-        > s_waitcnt vmcnt(0)
-          v_cmp_eq_f32 vcc, s, v
         """,
         sites=2,
     ),

@@ -56,6 +56,30 @@ def test_every_bfloat16_with_a_scale_of_one(to: str) -> None:
     assert_same_bits(y, quantized(x, to, scale=one)[0])
 
 
+@pytest.mark.parametrize("per", ["row", "tensor"])
+@pytest.mark.parametrize(
+    ("dtype", "bits", "quiet", "signalling"),
+    [
+        (ml_dtypes.bfloat16, np.uint16, 0x7FC0, 0xFF81),
+        (np.float16, np.uint16, 0x7E00, 0x7C01),
+        (np.float32, np.uint32, 0x7FC00000, 0x7F800001),
+    ],
+)
+def test_a_signalling_nan_changes_no_scale(
+    per: Any, dtype: Any, bits: Any, quiet: int, signalling: int
+) -> None:
+    """Wherever it stands: the greatest magnitude may come before it or after it."""
+    for columns in (8, 65, 1030, 5000):
+        for at in (0, columns // 2, columns - 1):
+            x = normal(3, columns, dtype=dtype)
+            x.view(bits)[1, at] = quiet
+            like, scale_of_quiet = amdattn.quantize_fp8(x, per=per)
+            x.view(bits)[1, at] = signalling
+            y, scale = amdattn.quantize_fp8(x, per=per)
+            assert scale.tobytes() == scale_of_quiet.tobytes() and scale.min() > 2.0**-12
+            assert (np.isnan(y.astype("f4")) == np.isnan(like.astype("f4"))).all()
+
+
 def test_zeros_are_zeros_with_the_least_scale() -> None:
     x = np.array([[0.0, -0.0] * 40, [0.0, 1e-40] * 40], np.float32)
     y, scale = amdattn.quantize_fp8(x)
