@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from amdattn.arrays.buffers import View
-from amdattn.arrays.dlpack import compact_strides
 from amdattn.arrays.interchange import as_view
 from amdattn.dtypes import FLOAT32
 
@@ -38,13 +37,12 @@ def scale_view(array: Any, name: str, rows: int, stream: int) -> tuple[View, str
             f"{name} has shape {shape}; it must have one element, or be ({rows},) or ({rows}, 1), "
             "an element for each row"
         )
-    if view.on_device and shape and view.strides != compact_strides(shape) and count > 1:
-        steps = [step for step, length in zip(view.strides, shape, strict=True) if length > 1]
-        if steps != [1]:
-            raise ValueError(
-                f"{name} has shape {shape} and strides {view.strides} (elements); on the device "
-                "scales must follow each other, with a stride of 1"
-            )
+    steps = [step for step, length in zip(view.strides, shape, strict=True) if length > 1]
+    if view.on_device and steps not in ([], [1]):
+        raise ValueError(
+            f"{name} has shape {shape} and strides {view.strides} (elements); on the device "
+            "scales must follow each other, with a stride of 1"
+        )
     array = None if view.array is None else view.array.reshape(count)
     strides = (1,) if array is None else (array.strides[0] // FLOAT32.itemsize,)
     flat = View(
