@@ -30,6 +30,10 @@ class KernargSpec:
     size: int
     fields: tuple[tuple[str, int, int, str], ...]  # name, offset, size, C type
 
+    def filled(self, values: Mapping[str, T]) -> tuple[tuple[str, T], ...]:
+        """The value of every field, in the order of the struct."""
+        return tuple((name, values[name]) for name, *_ in self.fields)
+
 
 class Facts(Mapping[str, T]):
     """What a kernel's row says of one matter; to ask what it does not say is an error."""

@@ -120,7 +120,7 @@ class Schedule:
             "merge_clk": merge - launch_clk,
             "partial_clk": merge_clk(of, 1, props) - merge,
         }
-        args = tuple((name, values[name]) for name, *_ in kernel.kernarg.fields)
+        args = kernel.kernarg.filled(values)
         return Launch(
             kernel, (1, 1, 1), args, frozenset({region.name for region in self.regions()})
         )

@@ -383,7 +383,7 @@ def _merge(problem: CascadeProblem, kernel: KernelSpec, prefix: _Prefix) -> Laun
         "rows": p.queries * own.num_heads_q,
         **{name: getattr(own, name) for name in ("seqlen_q", "num_heads_q", "group", "head_dim_v")},
     }
-    fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
+    fields = kernel.kernarg.filled(args)
     at_once = kernel.tile["lanes"] // (own.head_dim_v // kernel.tile["columns"])
     grid = -(-p.queries * own.num_heads_q // at_once), 1, 1
     writes = frozenset({"out", "lse"} if p.return_lse else {"out"})

@@ -189,7 +189,7 @@ def build(
         **_arguments(problem, kernel, count, bool(workspace.regions)),
         "keeps_floats": int(keeps_floats),
     }
-    fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
+    fields = kernel.kernarg.filled(args)
     per_cu, limit = workgroups_per_cu(kernel, props)
     tried = ", ".join(f"{one.kernel.name}: {one.clk:.0f} clk" for one in choices.items)
     caches = {"k_cache", "v_cache"} if problem.seqlen_new else set()

@@ -162,7 +162,7 @@ def unexplained(problem: GemmProblem, props: DeviceProps, best: Choice) -> Plan[
     num_tiles = math.prod(grids.tiles(problem, kernel, columns))
     workspace = _workspace(problem, num_tiles, splits, kernel)
     args = _arguments(problem, kernel, splits, columns, bool(workspace.regions))
-    fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
+    fields = kernel.kernarg.filled(args)
     writes = frozenset({"out", *(region.name for region in workspace.regions)})
     added = frozenset(one.name for one in workspace.regions if one.init == "zero_at_rest")
     grid = grids.grid(problem, kernel, splits, columns)

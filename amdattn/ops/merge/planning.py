@@ -199,7 +199,7 @@ def build(
     for name, axis in zip(("x", "row", "z"), order, strict=True):
         args |= {f"{of}_{name}": Stride(of, in_bytes(axis)) for of in ("o", "out")}
         args |= {f"{of}_{name}": Stride(of, axis) for of in ("lse", "lse_out")}
-    fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
+    fields = kernel.kernarg.filled(args)
     per_cu, limit = workgroups_per_cu(kernel, props)
     tried = ", ".join(
         f"{one.kernel.name} along {one.row}: {one.clk:.0f} clk" for one in choices.items

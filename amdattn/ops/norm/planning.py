@@ -154,7 +154,7 @@ def build(
     args |= {"sum": Address("residual_out") if has else 0}
     args |= {"residual_stride": Stride("residual", "row") if has else 0}
     args |= {"sum_stride": Stride("residual_out", "row") if has else 0}
-    fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
+    fields = kernel.kernarg.filled(args)
     per_cu, limit = workgroups_per_cu(kernel, props)
     tried = ", ".join(f"{one.kernel.name}: {one.clk:.0f} clk" for one in choices.items)
     reasons = {

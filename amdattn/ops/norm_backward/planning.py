@@ -129,7 +129,7 @@ def _launches(
     }
     kernel.check_grid(GRID)
     grid = problem.groups * count, slices(kernel, problem), 1
-    yield Launch(kernel, grid, _fields(kernel, args), frozenset({"dx", sums}))
+    yield Launch(kernel, grid, kernel.kernarg.filled(args), frozenset({"dx", sums}))
     if count == 1:
         return
     last = next(iter(candidates(rows, COLUMN_SUMS, props)))
@@ -141,8 +141,4 @@ def _launches(
         "rows": count,
     }
     grid = problem.groups, -(-problem.columns // last.tile["columns"]), 1
-    yield Launch(last, grid, _fields(last, args), frozenset({"dweight"}))
-
-
-def _fields(kernel: KernelSpec, args: dict[str, Argument]) -> tuple[tuple[str, Argument], ...]:
-    return tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
+    yield Launch(last, grid, last.kernarg.filled(args), frozenset({"dweight"}))

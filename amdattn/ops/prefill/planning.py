@@ -310,7 +310,7 @@ def rows_launch(
     }
     caches = frozenset({"k_cache", "v_cache"}) if is_new else frozenset()
     args |= others
-    fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
+    fields = kernel.kernarg.filled(args)
     return Launch(kernel, (count, 1 + copies_q, 1), fields, regions | caches, caches)
 
 
@@ -324,7 +324,7 @@ def _lse(problem: PrefillProblem, kernel: KernelSpec) -> Launch:
         **{"to": Address("lse"), "seqlen": p.seqlen_q, "num_heads": p.num_heads_q},
         "count": count,
     }
-    fields = tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
+    fields = kernel.kernarg.filled(args)
     grid = -(-count // kernel.workgroup[0]), 1, 1
     return Launch(kernel, grid, fields, frozenset({"lse"}))
 

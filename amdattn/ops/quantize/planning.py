@@ -133,7 +133,7 @@ def build(
         "maxima": maxima,
     }
     writes = frozenset({"out"} if problem.scale else {"out", "out_scale"})
-    launches.append(Launch(kernel, grid(kernel, problem), _fields(kernel, args), writes))
+    launches.append(Launch(kernel, grid(kernel, problem), kernel.kernarg.filled(args), writes))
     per_cu, limit = workgroups_per_cu(kernel, props)
     tried = ", ".join(f"{one.kernel.name}: {one.clk:.0f} clk" for one in choices.items)
     reasons = {
@@ -167,8 +167,4 @@ def _maxima(problem: QuantizeProblem, props: DeviceProps, rows: Sequence[KernelS
         "tiles": tiles,
         "workgroups": workgroups,
     }
-    return Launch(kernel, (workgroups, 1, 1), _fields(kernel, args), frozenset({"maxima"}))
-
-
-def _fields(kernel: KernelSpec, args: dict[str, Argument]) -> tuple[tuple[str, Argument], ...]:
-    return tuple((name, args[name]) for name, *_ in kernel.kernarg.fields)
+    return Launch(kernel, (workgroups, 1, 1), kernel.kernarg.filled(args), frozenset({"maxima"}))
