@@ -72,6 +72,7 @@ if TYPE_CHECKING:
         explain_gemm as explain_gemm,
         gemm as gemm,
         gemm_nt as gemm_nt,
+        grouped_gemm as grouped_gemm,
         plan_gemm as plan_gemm,
         supports_gemm as supports_gemm,
     )
@@ -120,6 +121,7 @@ _HOME = {
     "explain_gemm": "ops.gemm.gemm",
     "gemm": "ops.gemm.gemm",
     "gemm_nt": "ops.gemm.gemm",
+    "grouped_gemm": "ops.gemm.gemm",
     "plan_gemm": "ops.gemm.gemm",
     "supports_gemm": "ops.gemm.gemm",
     "MergePlan": "ops.merge.merge_state",

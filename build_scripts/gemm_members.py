@@ -141,6 +141,7 @@ def _member(
             "max_n": MAX_GRID_YZ * _XCDS * tile * tiles_n,
             "max_k": _MAX_INDEX if any_alignment else MAX_ALIGNED_STRIDE,
             "max_splits": _MAX_SPLITS,
+            "max_products": 0,
         },
         "names_acc": not any_alignment,
     }

@@ -30,6 +30,7 @@ _HEADER, _STRUCT = "gemm_tiles.h", "GemmTilesArgs"
 _ROW_BYTES, _FRAGMENT = 128, 32  # of a row, of a step
 # 8-bit types of a and of b by the name of a kernel: what the architecture calls them.
 _OF_8_BITS = ("e4m3", "e4m3_e5m2", "e5m2_e4m3", "e5m2")
+_MAX_PRODUCTS = 2**20  # of a launch
 _MAX_ROWS = 2**30  # rows behind the last tile must fit 32 bits, too
 
 
@@ -99,6 +100,7 @@ def _member(
             "max_n": MAX_ALIGNED_STRIDE if b_by_k else _MAX_ROWS,
             "max_k": MAX_ALIGNED_STRIDE,
             "max_splits": 1,
+            "max_products": _MAX_PRODUCTS,
         },
         "names_acc": True,
     }

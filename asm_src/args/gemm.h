@@ -25,4 +25,8 @@ typedef struct GemmArgs {
   uint64_t partials;    // float32 [tiles, parts, tile], accumulated: [tiles, tile]; 0 = no parts
   uint64_t counters;    // uint64 [tiles], 0 before and after every launch; 0 = no parts
   uint64_t generation;  // a number greater than those of all launches before on the counters
+  uint64_t addend;      // [m, n], of the type of out
+  int64_t addend_stride;
+  float beta;
+  int32_t adds;  // beta * addend: 0 not, 1 before the activation, 2 behind it
 } GemmArgs;

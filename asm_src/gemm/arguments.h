@@ -7,22 +7,27 @@
 // clang-format on
 
 enum OutType { kFloat32, kBfloat16, kFloat16 };
+// Where beta * addend comes in.
+enum Adds { kAddsNothing, kAddsBefore, kAddsBehind };
 
 class LateArguments {
  public:
   __device__ __forceinline__ void load() {
     const auto base = (uint64_t)__builtin_amdgcn_kernarg_segment_ptr();
     ordered::s_load_dwordx8<kFirst>(first_, base);
-    ordered::s_load_dwordx4<kFirst + sizeof(u32x8)>(second_, base);
+    ordered::s_load_dwordx8<kFirst + sizeof(u32x8)>(second_, base);
+    ordered::s_load_dwordx2<kFirst + 2 * sizeof(u32x8)>(third_, base);
   }
   // All arguments are there.
   __device__ __forceinline__ void wait(GemmArgs& args) {
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
     ordered::settle_uniform(first_);
     ordered::settle_uniform(second_);
+    ordered::settle_uniform(third_);
     Dwords dwords = __builtin_bit_cast(Dwords, args);
-    for (int i = 0; i < kNumFirst; ++i) dwords.of[kFirst / 4 + i] = first_[i];
-    for (int i = 0; i < kNumSecond; ++i) dwords.of[kFirst / 4 + kNumFirst + i] = second_[i];
+    for (int i = 0; i < kNumEach; ++i) dwords.of[kFirst / 4 + i] = first_[i];
+    for (int i = 0; i < kNumEach; ++i) dwords.of[kFirst / 4 + kNumEach + i] = second_[i];
+    for (int i = 0; i < kNumLast; ++i) dwords.of[kFirst / 4 + 2 * kNumEach + i] = third_[i];
     args = __builtin_bit_cast(GemmArgs, dwords);
   }
 
@@ -31,9 +36,9 @@ class LateArguments {
     uint32_t of[sizeof(GemmArgs) / 4];
   };
   static constexpr int kFirst = __builtin_offsetof(GemmArgs, out);
-  static constexpr int kNumFirst = 8, kNumSecond = 4;
-  static_assert(sizeof(GemmArgs) == kFirst + 4 * (kNumFirst + kNumSecond));
+  static constexpr int kNumEach = 8, kNumLast = 2;
+  static_assert(sizeof(GemmArgs) == kFirst + 4 * (2 * kNumEach + kNumLast));
 
-  u32x8 first_;
-  u32x4 second_;
+  u32x8 first_, second_;
+  u32x2 third_;
 };

@@ -1,7 +1,9 @@
 // The epilogue: from the waves' sums to the result: over the waves of the workgroup through LDS,
-// over the parts along k through memory, then alpha, bias, activation, its factors and rounding.
+// over the parts along k through memory, then alpha, bias, what is added, activation, its factors
+// and rounding.
 #pragma once
 #include "gemm/activation.h"
+#include "gemm/addend.h"
 #include "gemm/place.h"
 #include "gemm/splits.h"
 #include "tile/reduce.h"
@@ -46,7 +48,7 @@ struct Epilogue {
   const Place<S>& place;
   Rows<S::kTile> rows;
   Local<u32x4>* lds;
-  int lane, wave_m, wave_k;
+  int lane, wave_m, wave_k, end_n;
 
   static __device__ __forceinline__ u32x4 bits_of(f32x4 x) { return __builtin_bit_cast(u32x4, x); }
   static __device__ __forceinline__ f32x4 floats_of(u32x4 x) {
@@ -109,16 +111,21 @@ struct Epilogue {
   __device__ __forceinline__ void any(Claim<S>& claim, const Bias<S>& bias) const {
     Sums sums;
     const bool is_split = args.num_splits > 1;
+    Addend<S> addend;
+    addend.load(args, place, end_n, wave_k);
     if (is_split) splits.prepare(claim);
     reduce_waves(sums);
     if (is_split && !splits.reduce(sums)) return;
+    addend.settle();
     S::owned(wave_k, [&]<int o>(int f) {
       f32x4 x = scaled(sums[o], bias, o);
+      if (args.adds == kAddsBefore) x = addend.added(x, args.beta, place.out_type, o);
       if (args.activation != kIdentity) {
         const f32x4 factor = rows.up_offset ? factors(x) : f32x4(1);
         for (int i = 0; i < 4; ++i) x[i] = activated(x[i], args.activation);
         x *= factor;
       }
+      if (args.adds == kAddsBehind) x = addend.added(x, args.beta, place.out_type, o);
       place.store(x, f);
     });
   }

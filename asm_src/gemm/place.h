@@ -17,7 +17,7 @@ struct Place {
   int each, column_bytes;  // columns of a fragment; bytes of a result
   int out_type;
   bool whole;  // all four neighbours of the tile exist, and lie on a boundary of their size
-  // 0: whole, of the inputs' type, without an activation, in one part.
+  // 0: whole, of the inputs' type, without an activation or what is added, in one part.
   uint32_t special;
 
   __device__ __forceinline__ Place(const GemmArgs& args, int end_n, Rows<S::kTile> of_b,
@@ -37,7 +37,7 @@ struct Place {
     const uint32_t rest = ((end_n - first_n) & 3) | (bytes & (4 * column_bytes - 1));
     whole = rest == 0;
     const uint32_t types = uint8_t(args.out_type) | uint8_t(args.activation) << 8;
-    special = rest | (types ^ kOwn) | (args.num_splits - 1);
+    special = rest | (types ^ kOwn) | (args.num_splits - 1) | args.adds;
     ordered::settle(address);
     ordered::settle(rows);
     ordered::settle(columns);
@@ -60,6 +60,10 @@ struct Place {
       put<uint16_t>(out_type == kBfloat16 ? rounded<Element::kBf16>(x) : rounded<Element::kF16>(x),
                     f);
   }
+  // Columns that there are from the lane's first one of a fragment on.
+  __device__ __forceinline__ int there(int f) const {
+    return f / S::kTilesN * S::kTile < rows ? columns - f % S::kTilesN * each : 0;
+  }
 
  private:
   template <Element kTo>
@@ -72,10 +76,6 @@ struct Place {
       return converted<kTo>(x);
     else
       return round_pairs<kTo, Rounding::kNearestEven>(x);
-  }
-  // Columns that there are from the lane's first one of a fragment on.
-  __device__ __forceinline__ int there(int f) const {
-    return f / S::kTilesN * S::kTile < rows ? columns - f % S::kTilesN * each : 0;
   }
   __device__ __forceinline__ uint64_t at(int f) const {
     return address + (f / S::kTilesN * rows_bytes + f % S::kTilesN * each * column_bytes);

@@ -1,18 +1,17 @@
-// From sums to the result: scales, alpha, bias, activation, its factors and rounding. Sums go
-// through the wave's own part of the LDS, 32 rows at a time, so that a lane stores eight neighbours
-// of a row.
+// From sums to the result: scales, alpha, bias, what is added, activation, its factors and
+// rounding. Sums go through the wave's own part of the LDS, 32 rows at a time, so that a lane
+// stores eight neighbours of a row.
 #pragma once
 #include "gemm/activation.h"
 #include "gemm_tiles/loop.h"
-#include "gemm_tiles/place.h"
+#include "gemm_tiles/products.h"
 #include "isa/ds.h"
 #include "isa/ordered_acc.h"
 #include "tile/round.h"
-// clang-format off
-#include "args/gemm_tiles.h"
-// clang-format on
 
 enum OutType { kFloat32, kBfloat16, kFloat16 };
+// Where beta * addend comes in.
+enum Adds { kAddsNothing, kAddsBefore, kAddsBehind };
 
 // The last sums may be read behind it.
 __device__ __forceinline__ void end_of_sums() {
@@ -46,7 +45,7 @@ class TileEpilogue {
   uint32_t read_;     // of its eight neighbours, in the first turn
   int row_, column_;  // of the result
   bool has_results_;  // the others are factors
-  bool whole_;        // eight neighbours exist or none, on a boundary of their size
+  bool whole_;        // eight neighbours exist or none, on a boundary of their size, also of addend
   Eight bias_, bias_of_factors_;
   // Alpha times the scales of eight rows of B; of the wave's rows of A lane l has those of 64 n +
   // l.
@@ -79,13 +78,16 @@ class TileEpilogue {
       });
     }
     const int bytes = args.out_type == kFloat32 ? 4 : 2;
-    whole_ = ((uint32_t(args.out) | uint32_t(args.out_stride) * bytes) & 15) == 0 &&
-             args.n % kEight == 0;
+    uint32_t places = uint32_t(args.out) | uint32_t(args.out_stride) * bytes;
+    if (args.adds) places |= uint32_t(args.addend) | uint32_t(args.addend_stride) * bytes;
+    whole_ = (places & 15) == 0 && args.n % kEight == 0;
   }
   __device__ __forceinline__ void operator()(int lane) {
     const bool plain = whole_ && args_.out_type == kOwn && args_.activation == kIdentity;
-    if (plain)
-      store_plain(lane);
+    if (plain && args_.adds == kAddsNothing)
+      store_plain<false>(lane);
+    else if (plain)
+      store_plain<true>(lane);
     else
       store_any(lane);
   }
@@ -149,10 +151,15 @@ class TileEpilogue {
   __device__ __forceinline__ uint64_t address(int row, int column, int bytes) const {
     return args_.out + (row * args_.out_stride + column) * bytes;
   }
+  __device__ __forceinline__ uint64_t addend(int row, int column, int bytes) const {
+    return args_.addend + (row * args_.addend_stride + column) * bytes;
+  }
   // In halves: one is stored while the LDS is busy with the other, or with the next rows. It takes
   // what a wave asks of it in order, and counts up to 15 of that.
+  template <bool kAdds>
   __device__ __forceinline__ void store_plain(int lane) const {
     bf16x8 sums[kTurns][2];
+    u32x4 addends[kTurns];
     float rows[S::kM][kTurns];
     unroll<S::kM>([&]<int m>() {
       unroll<kTurns>([&]<int turn>() { rows[m][turn] = of_row(m, turn, lane); });
@@ -163,17 +170,18 @@ class TileEpilogue {
     write_half<0, 0>();
     write_half<0, 1>();
     unroll<S::kM>([&]<int m>() {
+      if constexpr (kAdds) load_addends<m>(addends);
       read_half<0>(sums);
       read_half<1>(sums);
       ordered::s_waitcnt<ordered::kAnyVm, kTurns>();
-      store_half<m, 0>(sums, rows[m]);
+      store_half<kAdds, m, 0>(sums, rows[m], addends);
       if constexpr (m + 1 < S::kM) {
         write_half<m + 1, 0>();
         ordered::s_waitcnt<ordered::kAnyVm, kWrites>();
       } else {
         ordered::s_waitcnt<ordered::kAnyVm, 0>();
       }
-      store_half<m, 1>(sums, rows[m]);
+      store_half<kAdds, m, 1>(sums, rows[m], addends);
       if constexpr (m + 1 < S::kM) write_half<m + 1, 1>();
     });
   }
@@ -192,9 +200,20 @@ class TileEpilogue {
       });
     });
   }
-  template <int m, int half>
-  __device__ __forceinline__ void store_half(bf16x8 (&sums)[kTurns][2],
-                                             const float (&rows)[kTurns]) const {
+  // Eight neighbours of each turn.
+  template <int m>
+  __device__ __forceinline__ void load_addends(u32x4 (&addends)[kTurns]) const {
+    uint64_t from = addend(row_ + m * S::kFragment, column_, 2);
+    unroll<kTurns>([&]<int turn>() {
+      addends[turn] = u32x4{};
+      if (row_ + m * S::kFragment + turn * kRowsAtOnce < args_.m && column_ < args_.n)
+        addends[turn] = *(const Global<u32x4>*)from;
+      from += 2 * kRowsAtOnce * args_.addend_stride;
+    });
+  }
+  template <bool kAdds, int m, int half>
+  __device__ __forceinline__ void store_half(bf16x8 (&sums)[kTurns][2], const float (&rows)[kTurns],
+                                             const u32x4 (&addends)[kTurns]) const {
     constexpr int kTurn = half * kTurns / 2;
     const int row = row_ + m * S::kFragment + kTurn * kRowsAtOnce;
     uint64_t to = address(row, column_, 2);
@@ -202,8 +221,10 @@ class TileEpilogue {
       u32x4 to_store;
       unroll<2>([&]<int h>() {
         ordered::settle(sums[turn][h]);
-        const f32x4 x =
+        f32x4 x =
             scaled(__builtin_bit_cast(f32x4, sums[turn][h]), scale_.of[h], rows[turn], bias_.of[h]);
+        if constexpr (kAdds)
+          x = added(x, four_of<kElement>(bf16x4{addends[turn][2 * h], addends[turn][2 * h + 1]}));
         for (int i = 0; i < 2; ++i) to_store[2 * h + i] = rounded(x[2 * i], x[2 * i + 1]);
       });
       if (row + (turn - kTurn) * kRowsAtOnce < args_.m && column_ < args_.n)
@@ -238,11 +259,13 @@ class TileEpilogue {
       const int column = column_ + 4 * h;
       if (column >= args_.n) return;
       f32x4 x = scaled(sums_at(at), scale_.half(h), of_row, bias_.half(h));
+      if (args_.adds == kAddsBefore) x = added(x, addend_at(row, column));
       if (args_.activation != kIdentity)
         for (int i = 0; i < 4; ++i) x[i] = activated(x[i], args_.activation);
       if (args_.up_offset != 0)  // factors are 16 results further on, in the same row
         x *= scaled(sums_at(at ^ 2 * 16), scale_of_factors_.half(h), of_row,
                     bias_of_factors_.half(h));
+      if (args_.adds == kAddsBehind) x = added(x, addend_at(row, column));
       if (args_.out_type == kFloat32)
         put<float>(x, row, column);
       else if (args_.out_type == kBfloat16)
@@ -250,6 +273,31 @@ class TileEpilogue {
       else
         put<uint16_t>(bits<Element::kF16>(x), row, column);
     }
+  }
+  __device__ __forceinline__ f32x4 added(f32x4 x, f32x4 addend) const {
+    return __builtin_elementwise_fma(addend, f32x4(args_.beta), x);
+  }
+  template <Element kOf>
+  static __device__ __forceinline__ f32x4 four_of(bf16x4 bits) {
+    f32x4 x;
+    for (int i = 0; i < 4; ++i) x[i] = float_of<kOf>(bits[i / 2] >> 16 * (i % 2) & 0xffff);
+    return x;
+  }
+  // Of four neighbours those that there are.
+  __device__ __forceinline__ f32x4 addend_at(int row, int column) const {
+    f32x4 x{};
+    for (int i = 0; i < 4; ++i) {
+      if (column + i >= args_.n) break;
+      const uint64_t from = addend(row, column + i, args_.out_type == kFloat32 ? 4 : 2);
+      if (args_.out_type == kFloat32) {
+        x[i] = *(const Global<float>*)from;
+      } else {
+        const uint32_t bits = *(const Global<uint16_t>*)from;
+        x[i] = args_.out_type == kBfloat16 ? float_of<Element::kBf16>(bits)
+                                           : float_of<Element::kF16>(bits);
+      }
+    }
+    return x;
   }
   static __device__ __forceinline__ f32x4 sums_at(uint32_t at) { return *(const Local<f32x4>*)at; }
   template <Element kTo>

@@ -1,5 +1,6 @@
 // out[m, n] = activation(x[m, n]), x[m, n] = alpha * sum_k A[m, k] * B[n, k] + bias[n], few rows of
-// A; or, gated, activation(x[m, n]) * x[m, up_offset + n].
+// A; or, gated, activation(x[m, n]) * x[m, up_offset + n]; and beta * addend[m, n], before the
+// activation or behind it.
 //
 // One code object per member of the family: the build defines KERNEL (its name), TILE, TILES_M,
 // TILES_N, WAVES_M, WAVES_K, DEPTH, ELEMENT, LAST (its last accumulation register), MAINLOOP, and
@@ -49,7 +50,7 @@ __device__ __forceinline__ void gemm_nt(GemmArgs args) {
   bias.wait();
   const Splits<S> splits{args, tile, split, wave, lane, (Local<int>*)lds};
   const Epilogue<S, MAINLOOP> epilogue{loop, args,   splits, place, rows, (Local<u32x4>*)lds,
-                                       lane, wave_m, wave_k};
+                                       lane, wave_m, wave_k, end_n};
   epilogue(claim, bias);
 }
 

@@ -1,11 +1,13 @@
 // out[m, n] = activation(x[m, n]), x[m, n] = alpha * sum_k A[m, k] * B[n, k] + bias[n], many rows
-// of A; or, gated, activation(x[m, n]) * x[m, up_offset + n].
+// of A; or, gated, activation(x[m, n]) * x[m, up_offset + n]; and beta * addend[m, n], before the
+// activation or behind it. A launch has one product or several (gemm_tiles/products.h).
 //
 // One code object per member of the family: the build defines KERNEL (its name), TILES_M, TILES_N
 // (fragments of a wave), WAVES_M (along m), STAGES, WAVES (a SIMD), ELEMENT, LAST (its last
 // accumulation register), A_BY_K and B_BY_K (whether they are stored as A[k, m] and B[k, n]), and
-// from the struct of the arguments PARAMETERS and ARGUMENTS. Grid: x = tiles of m times tiles of n;
-// which one a workgroup makes is in gemm_tiles/place.h.
+// from the struct of the arguments PARAMETERS and ARGUMENTS. Grid: x = tiles of m times tiles of n,
+// of all products; which one a workgroup makes is in gemm_tiles/place.h. Of groups x is what there
+// may be.
 #include "gemm_tiles/epilogue.h"
 
 namespace {
@@ -14,11 +16,12 @@ using S = TileShape<TILES_M, TILES_N, WAVES_M, STAGES,
                     TileElements<TileElement::ELEMENT, TileElement::ELEMENT_B>, A_BY_K, B_BY_K>;
 static_assert(LAST == 16 * S::kFragments - 1);
 
-__device__ __forceinline__ void gemm_tile(const GemmTilesArgs& args) {
+__device__ __forceinline__ void gemm_tile(GemmTilesArgs args) {
   __shared__ u32x4 lds[S::kLdsBytes / 16];
   RESERVE_ACC_TO(LAST);
   const int wave = Lane::wave(), lane = Lane::in_wave();
-  const TilePlace place = TilePlace::of<S>(args.m, args.n, args.up_offset != 0, args.window);
+  TilePlace place;
+  if (!find_tile<S>(args, place)) return;
   const uint32_t base = (uint32_t)(Local<u32x4>*)lds;
   TileLoop<S> loop;
   loop.begin(base, wave, lane);

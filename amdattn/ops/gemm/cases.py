@@ -17,7 +17,7 @@ from amdattn.ops.gemm import planning
 from amdattn.ops.gemm.command_options import OPTIONS
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.gemm import planned
-from amdattn.ops.gemm.problem import FACTORS, GemmProblem
+from amdattn.ops.gemm.problem import ADDENDS, FACTORS, GemmProblem
 
 _EPSILON = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24}
 _FLOAT32 = 2.0**-24
@@ -33,10 +33,20 @@ class GemmCase(Case[GemmProblem]):
         """Random ones; where parts are added in any order, of which every order has one sum."""
         problem, rng = self.problem, np.random.default_rng(seed)
         types = {"a": problem.dtype, "b": problem.b_dtype, "bias": problem.bias_dtype}
-        return {
+        types |= dict.fromkeys(ADDENDS, problem.out_dtype)
+        found: dict[str, NDArray[Any]] = {
             name: values(rng, shape, problem).astype(as_dtype(types.get(name, "float32")).numpy())
             for name, shape in problem.input_shapes.items()
         }
+        if problem.groups:
+            found["group_sizes"] = group_sizes(rng, problem)
+        return found
+
+
+def group_sizes(rng: np.random.Generator, problem: GemmProblem) -> NDArray[np.int32]:
+    """Rows of groups, which have all of them: anything, also none."""
+    ends = np.sort(rng.integers(0, problem.m + 1, problem.groups - 1))
+    return np.diff(ends, prepend=0, append=problem.m).astype(np.int32)
 
 
 def values(
@@ -49,15 +59,43 @@ def values(
 
 
 def expected(case: GemmCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
-    """Out in float64; wrong by its rounding, and by that of float32 sums in any order."""
+    """Out in float64, of every product."""
     problem = case.problem
+    if problem.products == 1 and not problem.groups and not problem.batch:
+        return {"out": _expected(problem, inputs)}
+    found = [_expected(problem, one) for one in products(problem, inputs)]
+    values = np.concatenate([one.values for one in found]).reshape(problem.out_shape)
+    return {"out": Expected(values, max(one.tolerance for one in found))}
+
+
+def products(
+    problem: GemmProblem, inputs: Mapping[str, NDArray[Any]]
+) -> Iterator[dict[str, NDArray[Any]]]:
+    """Inputs of each product of a launch that has rows, as those of a launch of its own."""
+    sizes = inputs.get("group_sizes", np.full(problem.products, problem.m))
+    ends = np.cumsum(sizes)
+    for i, (end, rows) in enumerate(zip(ends, sizes, strict=True)):
+        own = slice(end - rows, end) if problem.groups else i
+        of_rows = {"a", *ADDENDS} | ({"scale_a"} if problem.scale_a == "row" else set())
+        of_columns = {"b", "bias"} | ({"scale_b"} if problem.scale_b == "row" else set())
+        if rows:
+            yield {
+                name: x[own] if name in of_rows else x[i] if name in of_columns else x
+                for name, x in inputs.items()
+                if name != "group_sizes"
+            }
+
+
+def _expected(problem: GemmProblem, inputs: Mapping[str, NDArray[Any]]) -> Expected:
+    """Of one; wrong by its rounding, and by that of float32 sums in any order."""
     a, b = (
         _multiplied(inputs, name, is_by_k) for name, is_by_k in zip("ab", problem.by_k, strict=True)
     )
     sums, sizes = problem.alpha * (a @ b.T), abs(problem.alpha) * (np.abs(a) @ np.abs(b).T)
-    if problem.bias:
-        sums = sums + inputs["bias"].astype(np.float64)
-        sizes = sizes + np.abs(inputs["bias"].astype(np.float64))
+    for name, factor in (("bias", 1.0), ("c", problem.beta)):
+        if name in inputs:
+            sums = sums + factor * inputs[name].astype(np.float64)
+            sizes = sizes + np.abs(factor * inputs[name].astype(np.float64))
     error = (problem.k + 2) * _FLOAT32 * float(sizes.max())
     out = sums
     if problem.activation is not None:
@@ -68,8 +106,11 @@ def expected(case: GemmCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Ex
             error *= float(np.abs(out).max() + np.abs(factors).max())
             out = out * factors
         error += _OF_ACTIVATION * float(np.abs(out).max())
+    if "residual" in inputs:
+        out = out + inputs["residual"].astype(np.float64)
+        error += _FLOAT32 * float(np.abs(out).max())
     rounding = _EPSILON[problem.out_dtype] * float(np.abs(out).max())
-    return {"out": Expected(out, error + rounding)}
+    return Expected(out, error + rounding)
 
 
 def _multiplied(
@@ -119,6 +160,17 @@ _CASES: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
     (18, 21, 328, {"activation": "silu", "bias": True}),
     (18, 21, 328, {"activation": "silu_and_mul", "bias": True}),
 )
+_ADDED: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
+    (19, 70, 200, {"adds": "c", "beta": 0.75, "activation": "silu", "out_dtype": "float32"}),
+    (35, 50, 840, {"split_k": 3, "adds": "residual", "bias": True}),
+    (19, 72, 200, {"adds": "residual", "out_dtype": "float16"}),
+)
+_SEVERAL: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
+    (19, 70, 200, {"batch": 3, "bias": True, "adds": "c", "beta": -2.0}),
+    (18, 24, 136, {"batch": 2, "activation": "silu_and_mul"}),
+    (150, 70, 72, {"groups": 5, "bias": True, "adds": "residual"}),
+    (9, 24, 64, {"groups": 70, "out_dtype": "float32"}),
+)
 _ODD = (5, 18, 131, {"split_k": 2})
 _LAYOUTS = (
     (19, 70, 200, {"layout": "nn", "bias": True}),
@@ -140,7 +192,10 @@ _ACTIVATIONS = tuple(
 def cases(row: KernelSpec | None) -> Iterator[GemmCase]:
     """Of a kernel at sizes that fit no tile; or of the kernels that plans choose."""
     if row is None:
-        for m, n, k, options in (*_CASES, _ODD, *_ACTIVATIONS, *_LAYOUTS):
+        for m, n, k, options in (
+            *(*_CASES, _ODD, *_ACTIVATIONS, *_LAYOUTS),
+            *(*_ADDED, *_SEVERAL),
+        ):
             aligned = k % 2 == 0 or "layout" in options
             yield GemmCase(GemmProblem(m, n, k, aligned=aligned, **options))
         return
@@ -150,8 +205,16 @@ def cases(row: KernelSpec | None) -> Iterator[GemmCase]:
     of_8_bits = as_dtype(row.dtype).itemsize == 1
     (b_dtype,) = row.accepts["b_dtype"]
     layout, multiples = row.accepts["layout"], [row.accepts[f"{axis}_multiple"] for axis in "mn"]
-    for *rows, k, options in _OF_8_BITS if of_8_bits else (*_CASES, *odd):
+    several = _SEVERAL if row.accepts["max_products"] else ()
+    for *rows, k, options in (
+        *(_OF_8_BITS if of_8_bits else (*_CASES, *odd)),
+        *(*_ADDED, *several),
+    ):
         m, n = (x + -x % multiple for x, multiple in zip(rows, multiples, strict=True))
+        if options.get("groups") and layout == "tn":
+            continue
+        if of_8_bits:  # k is a multiple of 16
+            k += -k % 16
         problem = GemmProblem(m, n, k, row.dtype, b_dtype=b_dtype, layout=layout, **options)
         if not planning.mismatches(row, problem):
             yield GemmCase(problem, kernel=row.name)

@@ -20,4 +20,8 @@ OPTIONS = (
     Option("scale_b", str | None, None, "As --scale-a, of b."),
     Option("deterministic", bool, True, "Add splits of k in their order, or atomically."),
     Option("layout", str, "nt", "nt; nn, with b (k, n); or tn, with a (k, m), too."),
+    Option("adds", str | None, None, "Also add c, before the activation, or a residual, behind."),
+    Option("beta", float, 1.0, "Factor of c."),
+    Option("batch", int, 0, "Products of a launch, each with operands of its own."),
+    Option("groups", int, 0, "Groups of rows of a, each with its own b; tried with equal ones."),
 )

@@ -13,11 +13,13 @@ from amdattn.op.executor import RunnablePlan
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
 from amdattn.ops.gemm import grids, planning
-from amdattn.ops.gemm.problem import MAX_REACH, WORD_BYTES, GemmProblem
+from amdattn.ops.gemm.groups import AsGroupSizes
+from amdattn.ops.gemm.problem import ADDENDS, MAX_REACH, WORD_BYTES, GemmProblem
 from amdattn.ops.gemm.scales import AsScales
 from amdattn.ops.gemm.table import Tuned
 
 _LAYOUT = "m, n, k of the plan"
+_INT32 = as_dtype("int32")
 
 
 class GemmPlan(RunnablePlan[GemmProblem]):
@@ -44,16 +46,23 @@ class GemmPlan(RunnablePlan[GemmProblem]):
         return grids.splits_of(self.kernel, self.launches[0].grid)
 
     def operands(self, variant: str) -> Specs:
-        """A, b, bias, scales and out."""
+        """A, b, and what else there is, in the order of `run`."""
         p = self.problem
-        rows, shapes = ("row",), p.input_shapes
+        shapes, batch = p.input_shapes, ("batch",)
+        rows = (*batch[: len(p.of_rows)], "row")
         element, element_of_b = as_dtype(p.dtype), as_dtype(p.b_dtype)
         out_element = as_dtype(p.out_dtype)
+        sizes = AsGroupSizes(p.groups, p.m)
         specs = (
             OperandSpec("a", "in", shapes["a"], element, rows, layout=_LAYOUT),
-            OperandSpec("b", "in", shapes["b"], element_of_b, rows, layout=_LAYOUT),
             OperandSpec(
-                *("bias", "in", (p.b_rows,), as_dtype(p.bias_dtype), ()),
+                *("b", "in", shapes["b"], element_of_b),
+                (*batch[: len(p.of_columns)], "row"),
+                layout=_LAYOUT,
+            ),
+            OperandSpec(
+                *("bias", "in", shapes.get("bias", ()), as_dtype(p.bias_dtype)),
+                batch[: len(p.of_columns)],
                 present=p.bias,
                 condition="bias",
                 layout=_LAYOUT,
@@ -66,16 +75,44 @@ class GemmPlan(RunnablePlan[GemmProblem]):
                     host_check=AsScales(count),
                     layout=_LAYOUT,
                 )
-                for name, count in (("scale_a", p.m), ("scale_b", p.b_rows))
+                for name, count in (
+                    ("scale_a", (*p.of_rows, p.m)),
+                    ("scale_b", (*p.of_columns, p.b_rows)),
+                )
             ),
-            OperandSpec("out", "out", (p.m, p.n), out_element, rows, layout=_LAYOUT),
+            *(
+                OperandSpec(
+                    *(name, "in", p.out_shape, out_element, rows),
+                    present=p.adds == name,
+                    condition="adds",
+                    layout=_LAYOUT,
+                )
+                for name in ADDENDS
+            ),
+            OperandSpec(
+                *("group_sizes", "in", (p.groups,), _INT32, ()),
+                present=p.groups > 0,
+                condition="groups",
+                host_check=sizes,
+                typical=sizes.even,
+            ),
+            OperandSpec(
+                *("out", "out", p.out_shape, out_element, rows),
+                layout=_LAYOUT,
+                partly=p.groups > 0,
+            ),
         )
         return {spec.name: spec for spec in specs}
 
+    @property
+    def overwritten(self) -> frozenset[str]:
+        """What is added to results may be where they go."""
+        return frozenset() if self.problem.adds is None else frozenset({self.problem.adds})
+
     def operand(self, spec: OperandSpec, view: View) -> Operand:
-        """An address and the distance of rows, 0 where there is one row."""
-        rows = len(view.shape) > 1 and view.shape[0] > 1
-        return Operand(view.address, {"row": view.strides[0] if rows else 0})
+        """An address and the distances of rows and batches, 0 where there is one."""
+        axes = zip(spec.axes, view.strides, view.shape, strict=False)
+        return Operand(view.address, {name: step if n > 1 else 0 for name, step, n in axes})
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
         """What in the address or row stride of a and b the kernel cannot take."""
@@ -93,8 +130,9 @@ class GemmPlan(RunnablePlan[GemmProblem]):
 
     def _overlap(self, spec: OperandSpec, operand: Operand) -> str:
         """What is stored by k ends where its last row does: all others have to end before."""
-        (rows, columns), stride = spec.shape, operand.strides["row"]
+        stride = operand.strides["row"]
         is_by_k = self.problem.by_k["ab".index(spec.name)]
+        rows, columns = spec.shape[-2:]
         if not is_by_k or rows == 1 or stride >= columns or self._takes_any_distance:
             return ""
         return f"row stride {stride}, which must be at least {columns}"
@@ -113,11 +151,14 @@ class GemmPlan(RunnablePlan[GemmProblem]):
         bias: Any = None,
         scale_a: Any = None,
         scale_b: Any = None,
+        c: Any = None,
+        residual: Any = None,
+        group_sizes: Any = None,
         *,
         workspace: Any = None,
         stream: Any = None,
     ) -> Any:
-        """Run the plan on arrays of its shapes; parameters and result as `gemm_nt`.
+        """Run the plan on arrays of its shapes; parameters and result as `gemm` or `grouped_gemm`.
 
         Parameters
         ----------
@@ -130,7 +171,11 @@ class GemmPlan(RunnablePlan[GemmProblem]):
             if the plan has one; plans of other counters then cannot use it.
         """
         views, handle = self.views_of(
-            {"a": a, "b": b, "bias": bias, "scale_a": scale_a, "scale_b": scale_b}, stream
+            {
+                **{"a": a, "b": b, "bias": bias, "scale_a": scale_a, "scale_b": scale_b},
+                **{"c": c, "residual": residual, "group_sizes": group_sizes},
+            },
+            stream,
         )
         (result,) = self.execute(a, views, (out,), "", handle, workspace)
         return result
@@ -152,6 +197,9 @@ def misalignment(operand: Operand, kernel: KernelSpec) -> str:
         return f"address {operand.address:#x}, which must be a multiple of {align} bytes"
     stride = operand.strides["row"]
     multiple, (least, most) = kernel.accepts["stride_multiple"], kernel.accepts["row_stride"]
+    batch = operand.strides.get("batch", 0)
+    if batch % multiple:
+        return f"batch stride {batch}, which must be a multiple of {multiple} elements"
     if stride % multiple or not least <= stride <= most:
         allowed = f"a multiple of {multiple} in {least}..{most} elements"
         return f"row stride {stride}, which must be {allowed}"

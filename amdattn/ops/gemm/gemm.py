@@ -19,6 +19,7 @@ from amdattn.op.outputs import output_view
 from amdattn.op.stand_ins import a_few_columns, a_few_rows
 from amdattn.ops.gemm import execution, planning, table as gemm_table
 from amdattn.ops.gemm.execution import GemmPlan
+from amdattn.ops.gemm.groups import AsGroupSizes
 from amdattn.ops.gemm.problem import (
     ALIGN_BYTES,
     FACTORS,
@@ -43,10 +44,13 @@ def gemm_nt(
     deterministic: bool = True,
     scale_a: Any = None,
     scale_b: Any = None,
+    c: Any = None,
+    beta: float = 1.0,
+    residual: Any = None,
     workspace: Any = None,
     stream: Any = None,
 ) -> Any:
-    """``activation(alpha * a @ b^T + bias)``, for a with few or many rows.
+    """``activation(alpha * a @ b^T + bias + beta * c) + residual``, for a with few or many rows.
 
     Sums are float32 throughout and are rounded once, to nearest even.
 
@@ -62,7 +66,8 @@ def gemm_nt(
         Where a has 8 bits, of either of these types.
         With an activation that ends in "_and_mul" (2 n, k): rows of the gate, then of up.
     out : array, (m, n), optional
-        Written instead of a new array; it shares no memory with the inputs.
+        Written instead of a new array. It may be `c` or `residual` itself, which is overwritten
+        then, and shares no memory with other inputs.
     bias : array, like a, or, where a has 8 bits, like out, (rows of b,), optional
     alpha : float
     activation : str, optional
@@ -81,6 +86,12 @@ def gemm_nt(
     scale_a, scale_b : array, float32, optional
         Of 8-bit operands: what a and b are multiplied by, in float32, behind the sums. With one
         element all of it; of shape (rows,) or (rows, 1), each row by its own.
+    c : array, like out, optional
+        Not where half of b are factors.
+    beta : float
+        Factor of c; 0: c is not read.
+    residual : array, like out, optional
+        There is one of the two, or none.
     workspace : device array, optional
         See `GemmPlan.run`.
     stream : hipStream_t, optional
@@ -102,7 +113,7 @@ def gemm_nt(
     """
     return _product(
         *("nt", a, b, out, bias, alpha, activation, out_dtype, split_k, deterministic),
-        *(scale_a, scale_b, workspace, stream),
+        *(scale_a, scale_b, c, beta, residual, None, workspace, stream),
     )
 
 
@@ -120,10 +131,15 @@ def gemm(
     deterministic: bool = True,
     scale_a: Any = None,
     scale_b: Any = None,
+    c: Any = None,
+    beta: float = 1.0,
+    residual: Any = None,
     workspace: Any = None,
     stream: Any = None,
 ) -> Any:
     """`gemm_nt` of operands as they are stored; what is not told here is as there.
+
+    Arrays with an axis in front of these are a batch of products, of one launch.
 
     With a linear layer ``y = x @ w^T`` of a w of (out, in), ``gemm(dy, w, layout="nn")`` is the
     gradient of x, and ``gemm(dy, x, layout="tn")`` that of w.
@@ -140,13 +156,62 @@ def gemm(
         multiples of 4 bytes that do not overlap, or else a kernel takes it that loads single
         elements, as it does of products with few tiles. Those with few rows have no kernels of
         their own for "nn" and "tn".
+
+    Of batches everything has the axis in front but scales of all; what it is the same for has
+    stride 0 there. Kernels for many rows make them, however few rows there are: k is a multiple of
+    8, with layout="tn" any.
     """
     layout = scalars.word("layout", layout)
     if layout not in LAYOUTS:
         raise ValueError(f"layout={layout!r} must be one of {', '.join(map(repr, LAYOUTS))}")
     return _product(
         *(layout, a, b, out, bias, alpha, activation, out_dtype, split_k, deterministic),
-        *(scale_a, scale_b, workspace, stream),
+        *(scale_a, scale_b, c, beta, residual, None, workspace, stream),
+    )
+
+
+def grouped_gemm(
+    a: Any,
+    b: Any,
+    group_sizes: Any,
+    out: Any = None,
+    *,
+    layout: str = "nt",
+    bias: Any = None,
+    activation: str | None = None,
+    alpha: float = 1.0,
+    out_dtype: Any = None,
+    scale_a: Any = None,
+    scale_b: Any = None,
+    residual: Any = None,
+    stream: Any = None,
+) -> Any:
+    """`gemm` of groups of rows, each with a matrix of its own, in one launch: a layer of experts.
+
+    Rows of a group follow those of the one before. What is not told here is as in `gemm`.
+
+    Parameters
+    ----------
+    a : array, (m, k)
+    b : array, like a, (groups, n, k), or (groups, k, n) with layout="nn"
+    group_sizes : array, int32 or int64, (groups,)
+        Rows of each group. Their sum is m or less; rows of out behind it are left as they are. On
+        the device nobody looks at them before the kernel does: a group of less than no rows has
+        none, and what is behind the last row of a is not there.
+    out : array, (m, n), optional
+    bias : array, (groups, rows of a matrix), optional
+    scale_a, scale_b : array, float32, optional
+        Of 8-bit operands, with one element, or of shape (m,) and (groups, rows of a matrix).
+    residual : array, (m, n), optional
+    """
+    layout = scalars.word("layout", layout)
+    if layout not in LAYOUTS[:2]:
+        raise ValueError(f"layout={layout!r} must be one of {', '.join(map(repr, LAYOUTS[:2]))}")
+    if group_sizes is None:
+        raise TypeError("group_sizes is None; it must be an array of the rows of each group")
+    return _product(
+        *(layout, a, b, out, bias, alpha, activation, out_dtype, 0, True),
+        *(scale_a, scale_b, None, 1.0, residual, group_sizes, None, stream),
     )
 
 
@@ -163,28 +228,32 @@ def _product(
     deterministic: bool,
     scale_a: Any,
     scale_b: Any,
+    c: Any,
+    beta: float,
+    residual: Any,
+    group_sizes: Any,
     workspace: Any,
     stream: Any,
 ) -> Any:
-    if not _IMMUTABLE.issuperset(map(type, (alpha, activation, split_k, deterministic))):
+    if not _IMMUTABLE.issuperset(map(type, (alpha, activation, split_k, deterministic, beta))):
         alpha, split_k = scalars.number("alpha", alpha), scalars.integer("split_k", split_k)
+        beta = scalars.number("beta", beta)
         activation = None if activation is None else scalars.word("activation", activation)
         deterministic = scalars.boolean("deterministic", deterministic)
     handle = runtime.stream_handle(stream)
     inputs = {"a": as_view(a, "a", handle), "b": as_view(b, "b", handle)}
     if bias is not None:
         inputs["bias"] = as_view(bias, "bias", handle)
-    for name in ("a", "b"):
-        if len(inputs[name].shape) != 2:
-            raise ValueError(f"{name} has shape {inputs[name].shape}; it must have 2 dimensions")
+    of_rows, of_columns = _leading(inputs["a"].shape, inputs["b"].shape, group_sizes is not None)
     a_by_k, b_by_k = by_k(layout)
     (m, k), (n, k_of_b) = (
-        shape[::-1] if is_by_k else shape
+        shape[:-3:-1] if is_by_k else shape[-2:]
         for shape, is_by_k in ((inputs["a"].shape, a_by_k), (inputs["b"].shape, b_by_k))
     )
     b_rows = n
     if k != k_of_b:
-        wanted = f"({k}, n)" if b_by_k else f"(n, {k})"
+        lead = "".join(f"{axis}, " for axis in of_columns)
+        wanted = f"({lead}{k}, n)" if b_by_k else f"({lead}n, {k})"
         raise ValueError(
             f"b has shape {inputs['b'].shape}; with a of {inputs['a'].shape} it must be {wanted}"
         )
@@ -201,9 +270,19 @@ def _product(
         out_dtype = "" if out_view is None else out_view.dtype.name
     b_dtype = inputs["b"].dtype.name if inputs["a"].dtype.itemsize == 1 else ""
     kinds: dict[str, str | None] = {"scale_a": None, "scale_b": None}
-    for name, scale, rows in (("scale_a", scale_a, m), ("scale_b", scale_b, b_rows)):
+    for name, scale, rows in (
+        ("scale_a", scale_a, (*of_rows, m)),
+        ("scale_b", scale_b, (*of_columns, b_rows)),
+    ):
         if scale is not None:
             inputs[name], kinds[name] = scale_view(scale, name, rows, handle)
+    adds = _addend(inputs, c, beta, residual, handle)
+    groups = 0
+    if group_sizes is not None:
+        (groups,) = of_columns
+        ordinal = inputs["a"].ordinal if inputs["a"].on_device else None
+        read = AsGroupSizes(groups, m)
+        inputs["group_sizes"] = read(group_sizes, "group_sizes", ordinal, handle)
     if k == 0:  # the sums of no products, which those of a few zeros are too
         inputs |= {
             name: (a_few_rows if is_by_k else a_few_columns)(inputs[name])
@@ -226,13 +305,49 @@ def _product(
             deterministic,
         ),
         *(b_dtype, kinds["scale_a"], kinds["scale_b"], layout),
+        *(adds, beta if adds == "c" else 1.0),
+        *(max(of_rows[0], 1) if of_rows else 0, groups),
         _row_step(inputs["b"]),
     )
-    if m == 0 or n == 0:
-        return _without_elements(a, inputs, out, plan.problem, (m, n), handle)
+    if m == 0 or n == 0 or 0 in of_rows:
+        return _without_elements(a, inputs, out, plan.problem, (*of_rows, m, n), handle)
     views = tuple(inputs.values())
     (result,) = plan.execute(a, views, (out,), "", handle, workspace)
     return result
+
+
+def _leading(
+    a: tuple[int, ...], b: tuple[int, ...], has_groups: bool
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Axes of a and of b in front of their rows and columns: none, a batch, or groups of b."""
+    if has_groups:
+        if len(a) != 2:
+            raise ValueError(f"a has shape {a}; with groups it must have 2 dimensions")
+        if len(b) != 3 or not b[0]:
+            raise ValueError(f"b has shape {b}; it must have 3 dimensions, groups in front")
+        return (), b[:1]
+    if len(a) not in (2, 3):
+        raise ValueError(f"a has shape {a}; it must have 2 dimensions, or 3 with a batch in front")
+    if len(b) != len(a) or a[:-2] != b[:-2]:
+        wanted = f"3, the batch of {a[0]} in front" if len(a) == 3 else "2"
+        raise ValueError(f"b has shape {b}; with a of {a} it must have dimensions: {wanted}")
+    return a[:-2], b[:-2]
+
+
+def _addend(inputs: dict[str, View], c: Any, beta: float, residual: Any, stream: int) -> str | None:
+    """Which of the two there is; it joins the inputs."""
+    if c is None:
+        if beta != 1:
+            raise ValueError(f"beta={beta} is the factor of c, which was not given")
+    elif residual is not None:
+        raise ValueError("c and residual were given; there may be one of them")
+    elif beta != 0:
+        inputs["c"] = as_view(c, "c", stream)
+        return "c"
+    if residual is None:
+        return None
+    inputs["residual"] = as_view(residual, "residual", stream)
+    return "residual"
 
 
 def _without_elements(
@@ -240,7 +355,7 @@ def _without_elements(
     inputs: dict[str, View],
     out: Any,
     problem: GemmProblem,
-    shape: tuple[int, int],
+    shape: tuple[int, ...],
     stream: int,
 ) -> Any:
     views, dtype = dict(inputs), problem.out_dtype
@@ -252,8 +367,11 @@ def _without_elements(
     check_placement(views)
     check_shape(inputs["b"], "b", inputs["b"].shape, problem.b_dtype, "as a")
     if "bias" in inputs:
-        rows = (inputs["b"].shape[1 if problem.by_k[1] else 0],)
-        check_shape(inputs["bias"], "bias", rows, problem.bias_dtype, "rows of b")
+        *lead, rows, columns = inputs["b"].shape
+        wanted = (*lead, columns if problem.by_k[1] else rows)
+        check_shape(inputs["bias"], "bias", wanted, problem.bias_dtype, "rows of b")
+    if problem.adds is not None:
+        check_shape(inputs[problem.adds], problem.adds, shape, dtype, "as the result")
     if out is not None:
         return out
     if inputs["a"].on_device:
@@ -268,16 +386,18 @@ def _dtype_name(dtype: Any) -> str:
 def _row_step(view: View) -> int:
     """Elements between rows on the device."""
     if not view.on_device:  # copied along, or made compact: then rows lie k elements apart
-        return view.shape[1]
-    return view.strides[0] if view.shape[0] > 1 else 0
+        return view.shape[-1]
+    return view.strides[-2] if view.shape[-2] > 1 else 0
 
 
 def _is_aligned(view: View, is_by_k: bool) -> bool:
     """What GemmProblem.aligned says of a or b."""
     step, address = _row_step(view), view.address if view.on_device else 0
-    least = view.shape[1] if is_by_k and view.shape[0] > 1 else 0
+    least = view.shape[-1] if is_by_k and view.shape[-2] > 1 else 0
+    batch = view.strides[0] if len(view.shape) == 3 and view.shape[0] > 1 else 0
     return not (
         address % ALIGN_BYTES
+        or batch * view.dtype.itemsize % ALIGN_BYTES
         or step * view.dtype.itemsize % ALIGN_BYTES
         or not least <= step <= MAX_ALIGNED_STRIDE
     )
@@ -322,7 +442,7 @@ def plan_gemm(m: int, n: int, k: int, *, device: DeviceProps | str, **options: A
         `amdattn.device_props()` for the bound device, or a known name such as "MI300X".
     **options
         dtype, out_dtype, bias, alpha, activation, split_k, aligned, deterministic, b_dtype,
-        scale_a, scale_b, layout: see `GemmProblem`.
+        scale_a, scale_b, layout, adds, beta, batch, groups: see `GemmProblem`.
 
     Raises
     ------

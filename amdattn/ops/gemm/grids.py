@@ -8,7 +8,7 @@ from amdattn.ops.gemm.problem import GemmProblem
 # Of KernelSpec.grid. x = 8 * parts, y = ceil(m / tile.m), z = ceil(n / (8 * tile.n)):
 PARTS = "parts_by_xcd_and_tiles"
 XCDS = 8
-# x = tiles of m times tiles of n:
+# x = tiles of m times tiles of n, of all products:
 WINDOWS = "tiles_in_windows"
 WINDOW = 8  # tiles of m that are worked on side by side: more or fewer change the time by 0.3 %
 
@@ -29,13 +29,22 @@ def tiles(problem: GemmProblem, kernel: KernelSpec, columns: int) -> tuple[int, 
     return -(-problem.m // kernel.tile["m"]), -(-problem.n // columns)
 
 
+def num_tiles(problem: GemmProblem, kernel: KernelSpec, columns: int) -> int:
+    """Of all products; of groups as many as there may be, whatever rows each has."""
+    tiles_m, tiles_n = tiles(problem, kernel, columns)
+    if problem.groups:
+        tile_m: int = kernel.tile["m"]
+        tiles_m = (problem.m + min(problem.groups, problem.m) * (tile_m - 1)) // tile_m
+    return tiles_m * tiles_n * max(problem.batch, 1)
+
+
 def grid(
     problem: GemmProblem, kernel: KernelSpec, splits: int, columns: int
 ) -> tuple[int, int, int]:
     """Of a launch."""
-    tiles_m, tiles_n = tiles(problem, kernel, columns)
     if has_windows(kernel):
-        return tiles_m * tiles_n, 1, 1
+        return num_tiles(problem, kernel, columns), 1, 1
+    tiles_m, tiles_n = tiles(problem, kernel, columns)
     kernel.check_grid(PARTS)
     return XCDS * splits, tiles_m, -(-tiles_n // XCDS)
 

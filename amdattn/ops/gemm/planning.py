@@ -17,7 +17,7 @@ from amdattn.op.plan import Address, Argument, Launch, PerRun, Plan, Stride
 from amdattn.op.workspace import Init, Region, WorkspaceLayout
 from amdattn.ops.gemm import grids
 from amdattn.ops.gemm.cost import Cost, cost, cost_of, estimator
-from amdattn.ops.gemm.problem import ALIGNED, FACTORS, WORD_BYTES, GemmProblem
+from amdattn.ops.gemm.problem import ADDENDS, ALIGNED, FACTORS, WORD_BYTES, GemmProblem
 from amdattn.ops.gemm.table import Tuned
 
 GEMM = "gemm_nt"  # of KernelSpec.op
@@ -159,7 +159,7 @@ def build(
 def unexplained(problem: GemmProblem, props: DeviceProps, best: Choice) -> Plan[GemmProblem]:
     """The same without its reasons, for which all choices are estimated."""
     kernel, splits, columns = best.kernel, best.splits, best.columns
-    num_tiles = math.prod(grids.tiles(problem, kernel, columns))
+    num_tiles = grids.num_tiles(problem, kernel, columns)
     workspace = _workspace(problem, num_tiles, splits, kernel)
     args = _arguments(problem, kernel, splits, columns, bool(workspace.regions))
     fields = kernel.kernarg.filled(args)
@@ -321,6 +321,36 @@ def _arguments(
         "scale_b": Address("scale_b") if problem.scale_b else 0,
         "scale_a_step": int(problem.scale_a == "row"),
         "scale_b_step": int(problem.scale_b == "row"),
+        **_addend(problem),
+        **_products(problem),
+    }
+
+
+def _addend(problem: GemmProblem) -> dict[str, Argument]:
+    """What is added to results, of products that are told apart in `_products`."""
+    if problem.adds is None:
+        return {"addend": 0, "addend_stride": 0, "adds": 0, "beta": 0.0, "addend_batch": 0}
+    return {
+        "addend": Address(problem.adds),
+        "addend_stride": Stride(problem.adds, "row"),
+        "adds": 1 + ADDENDS.index(problem.adds),
+        "beta": problem.beta,
+        "addend_batch": Stride(problem.adds, "batch") if problem.batch else 0,
+    }
+
+
+def _products(problem: GemmProblem) -> dict[str, Argument]:
+    """From what is of a product to what is of the next one; 0 where groups follow each other."""
+    has_rows, has_columns = bool(problem.of_rows), bool(problem.of_columns)
+    return {
+        "batches": problem.products,
+        "group_rows": Address("group_sizes") if problem.groups else 0,
+        "a_batch": Stride("a", "batch") if has_rows else 0,
+        "b_batch": Stride("b", "batch") if has_columns else 0,
+        "out_batch": Stride("out", "batch") if has_rows else 0,
+        "bias_batch": Stride("bias", "batch") if has_columns and problem.bias else 0,
+        "scale_a_batch": problem.m if has_rows and problem.scale_a == "row" else 0,
+        "scale_b_batch": problem.b_rows if has_columns and problem.scale_b == "row" else 0,
     }
 
 
@@ -352,10 +382,14 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
             least = 0 if name == "splits" else 1
             argument = "split_k" if name == "splits" else name
             found.append(Mismatch(argument, value, (Span(least, limit),)))
+    for name in ("batch", "groups"):
+        limit = kernel.accepts["max_products"]
+        if getattr(problem, name) > limit:
+            found.append(Mismatch(name, getattr(problem, name), (Span(0, limit),)))
     if grids.has_windows(kernel):
         columns = grids.most_columns(problem, kernel)
         most = kernel.accepts["max_workgroups"]
-        needed = math.prod(grids.tiles(problem, kernel, columns))
+        needed = grids.num_tiles(problem, kernel, columns)
         if needed > most:
             found.append(Mismatch("tiles of m and n", needed, (Span(1, most),)))
     for name in "mnk":
@@ -405,4 +439,7 @@ def _tiles_text(problem: GemmProblem, best: Choice, choices: Sequence[Choice]) -
     like = [c for c in choices if (c.kernel, c.splits) == (kernel, best.splits)]
     tried = _tried(like, lambda choice: choice.columns)
     tile = f"{kernel.tile['m']} x {columns} results"
+    if problem.products > 1:
+        most = "at most " * bool(problem.groups)
+        tile += f", {most}{grids.num_tiles(problem, kernel, columns)} in all"
     return f"{tiles_m} x {tiles_n} of {tile} (columns estimated: {tried})"

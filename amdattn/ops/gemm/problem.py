@@ -18,6 +18,7 @@ ALIGNED = (
 MAX_TILE, MAX_REACH = 64, 2**31 - 2**26
 WORD_BYTES = 2  # of an element of the 16-bit types
 SCALES = ("tensor", "row")  # what a scale is of
+ADDENDS = ("c", "residual")  # what is added in front of the activation, and behind it
 # How a and b are stored: "n" as a product takes them, (m, k) and (k, n), "t" transposed.
 LAYOUTS = ("nt", "nn", "tn")
 # What activations end in whose results are multiplied by other rows'.
@@ -31,7 +32,7 @@ def by_k(layout: str) -> tuple[bool, bool]:
 
 @dataclass(frozen=True, slots=True)
 class GemmProblem:
-    """``out = activation(alpha * a @ b^T + bias)``, sums in float32, rounded once.
+    """``out = activation(alpha * a @ b^T + bias + beta * c) + residual``, in float32, rounded once.
 
     Parameters
     ----------
@@ -63,6 +64,17 @@ class GemmProblem:
         is none.
     layout : str
         "nt": a (m, k), b (b_rows, k). "nn": b (k, b_rows). "tn": a (k, m), b (k, b_rows).
+    adds : {"c", "residual"}, optional
+        Which of the two there is, (m, n), of `out_dtype`. With an activation that ends in
+        "_and_mul" there is no c.
+    beta : float
+        Factor of c.
+    batch : int
+        Products of one launch, of arrays with an axis of so many in front; 0: without that axis.
+    groups : int
+        Products of one launch, whose rows of a and of out follow each other; b (groups, b_rows, k).
+        How many rows each has is told by an array on the device; m is the most of all together.
+        0: there is one product, or a batch. Not with layout="tn".
 
     Raises
     ------
@@ -85,12 +97,17 @@ class GemmProblem:
     scale_a: str | None = None
     scale_b: str | None = None
     layout: str = "nt"
+    adds: str | None = None
+    beta: float = 1.0
+    batch: int = 0
+    groups: int = 0
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
-        for name, least in (("m", 1), ("n", 1), ("k", 1), ("split_k", 0)):
+        counts = (("m", 1), ("n", 1), ("k", 1), ("split_k", 0), ("batch", 0), ("groups", 0))
+        for name, least in counts:
             count = scalars.integer(name, getattr(self, name))
             if not least <= count <= INT32_MAX:
                 raise ValueError(f"{name}={count} must be in {least}..{INT32_MAX}")
@@ -104,11 +121,28 @@ class GemmProblem:
         put("layout", scalars.word("layout", self.layout))
         if self.layout not in LAYOUTS:
             raise ValueError(f"layout={self.layout!r} must be one of {', '.join(LAYOUTS)}")
-        put("alpha", scalars.number("alpha", self.alpha))
-        if abs(self.alpha) > FLOAT32_MAX:
-            raise ValueError(f"alpha={self.alpha} must be finite in float32")
+        for name in ("alpha", "beta"):
+            put(name, scalars.number(name, getattr(self, name)))
+            if abs(getattr(self, name)) > FLOAT32_MAX:
+                raise ValueError(f"{name}={getattr(self, name)} must be finite in float32")
         if self.activation is not None:
             put("activation", scalars.word("activation", self.activation))
+        self._check_addend()
+        if self.batch and self.groups:
+            raise ValueError(f"batch={self.batch} must be 0 with groups={self.groups}")
+        if self.groups and self.layout == "tn":
+            raise ValueError(f"layout={self.layout!r} must be 'nt' or 'nn' with groups")
+
+    def _check_addend(self) -> None:
+        if self.adds is not None and scalars.word("adds", self.adds) not in ADDENDS:
+            raise ValueError(f"adds={self.adds!r} must be None or one of {', '.join(ADDENDS)}")
+        if self.adds == "c" and self.has_factors:
+            raise ValueError(
+                f"c is added to products without a gate; activation is {self.activation!r}, which "
+                "a residual may be added to"
+            )
+        if self.beta != 1 and self.adds != "c":
+            raise ValueError(f"beta={self.beta} is the factor of c, of which there is none")
 
     def _check_types(self) -> None:
         of_b = as_dtype(self.b_dtype)
@@ -154,18 +188,51 @@ class GemmProblem:
         return self.n * (1 + self.has_factors)
 
     @property
+    def products(self) -> int:
+        """Of a launch."""
+        return max(self.batch, self.groups, 1)
+
+    @property
+    def of_rows(self) -> tuple[int, ...]:
+        """Axes in front of what has the rows of a."""
+        return (self.batch,) if self.batch else ()
+
+    @property
+    def of_columns(self) -> tuple[int, ...]:
+        """Axes in front of what has the rows of b."""
+        return (self.groups,) if self.groups else self.of_rows
+
+    @property
     def input_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of a, b and, if there are any, the bias and scales."""
+        """Of what there is."""
         shapes: dict[str, tuple[int, ...]] = {
-            name: (self.k, rows) if is_by_k else (rows, self.k)
-            for name, rows, is_by_k in zip("ab", (self.m, self.b_rows), self.by_k, strict=True)
+            name: (*lead, self.k, rows) if is_by_k else (*lead, rows, self.k)
+            for name, lead, rows, is_by_k in zip(
+                "ab",
+                (self.of_rows, self.of_columns),
+                (self.m, self.b_rows),
+                self.by_k,
+                strict=True,
+            )
         }
         if self.bias:
-            shapes["bias"] = (self.b_rows,)
-        for name, rows in (("scale_a", self.m), ("scale_b", self.b_rows)):
+            shapes["bias"] = (*self.of_columns, self.b_rows)
+        for name, lead, rows in (
+            ("scale_a", self.of_rows, self.m),
+            ("scale_b", self.of_columns, self.b_rows),
+        ):
             if scale := getattr(self, name):
-                shapes[name] = (1,) if scale == "tensor" else (rows,)
+                shapes[name] = (1,) if scale == "tensor" else (*lead, rows)
+        if self.adds:
+            shapes[self.adds] = self.out_shape
+        if self.groups:
+            shapes["group_sizes"] = (self.groups,)
         return shapes
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        """Of the result."""
+        return (*self.of_rows, self.m, self.n)
 
     @property
     def by_k(self) -> tuple[bool, bool]:
@@ -186,6 +253,7 @@ class GemmProblem:
             f"split_k={self.split_k} aligned={self.aligned}"
             f"{'' if self.activation is None else f' activation={self.activation}'}"
             f"{'' if self.deterministic else ' deterministic=False'}{self._types_text}"
+            f"{self._more_text}"
         )
 
     @property
@@ -199,7 +267,7 @@ class GemmProblem:
         text += f" {self.activation}" * (self.activation is not None)
         text += f" split_k={self.split_k}" * (self.split_k > 0)
         text += f" {self.layout}" * (self.layout != "nt")
-        return text + " any order" * (not self.deterministic) + self._types_text
+        return text + " any order" * (not self.deterministic) + self._types_text + self._more_text
 
     @property
     def _types_text(self) -> str:
@@ -209,13 +277,24 @@ class GemmProblem:
         return text
 
     @property
+    def _more_text(self) -> str:
+        text = "" if self.adds is None else f" {self.adds}"
+        text += f" beta={self.beta:.6g}" * (self.beta != 1)
+        return (
+            text
+            + f" batch={self.batch}" * bool(self.batch)
+            + (f" groups={self.groups}" * bool(self.groups))
+        )
+
+    @property
     def flops(self) -> int:
         """Multiply-adds counted as two operations."""
-        return 2 * self.m * self.b_rows * self.k
+        return 2 * self.m * max(self.batch, 1) * self.b_rows * self.k
 
     @property
     def nbytes(self) -> int:
-        """Bytes of a, b, bias and out, each counted once."""
-        read = (self.m + self.b_rows) * self.k * self.element_bytes
-        read += self.b_rows * self.bias * as_dtype(self.bias_dtype).itemsize
-        return read + self.m * self.n * as_dtype(self.out_dtype).itemsize
+        """Bytes of what is read and written, each counted once."""
+        rows, b_rows = self.m * max(self.batch, 1), self.b_rows * self.products
+        read = (rows + b_rows) * self.k * self.element_bytes
+        read += b_rows * self.bias * as_dtype(self.bias_dtype).itemsize
+        return read + rows * self.n * as_dtype(self.out_dtype).itemsize * (1 + bool(self.adds))

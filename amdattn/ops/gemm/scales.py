@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from amdattn.arrays.buffers import View
+from amdattn.arrays.dlpack import compact_strides
 from amdattn.arrays.interchange import as_view
 from amdattn.dtypes import FLOAT32
 
 
-def scale_view(array: Any, name: str, rows: int, stream: int) -> tuple[View, str]:
+def scale_view(array: Any, name: str, rows: tuple[int, ...], stream: int) -> tuple[View, str]:
     """A float32 for all of an operand, or one for each of its rows; and which of them it is.
+
+    Parameters
+    ----------
+    rows : tuple of int
+        Of the operand, behind its batches or groups if it has any.
 
     Returns
     -------
     View
-        Of shape (1,) or (rows,).
+        Of shape (1,) or `rows`.
     {"tensor", "row"}
 
     Raises
@@ -30,24 +37,27 @@ def scale_view(array: Any, name: str, rows: int, stream: int) -> tuple[View, str
     shape = view.shape
     if all(length == 1 for length in shape):
         count, kind = 1, "tensor"
-    elif shape in ((rows,), (rows, 1), (1, rows)):
-        count, kind = rows, "row"
+    elif shape in (rows, (*rows, 1)) or (len(rows) == 1 and shape == (1, *rows)):
+        count, kind = math.prod(rows), "row"
     else:
         raise ValueError(
-            f"{name} has shape {shape}; it must have one element, or be ({rows},) or ({rows}, 1), "
+            f"{name} has shape {shape}; it must have one element, or be {rows} or {(*rows, 1)}, "
             "an element for each row"
         )
-    steps = [step for step, length in zip(view.strides, shape, strict=True) if length > 1]
-    if view.on_device and steps not in ([], [1]):
+    steps = zip(view.strides, compact_strides(shape), shape, strict=True)
+    if view.on_device and any(step != next_to for step, next_to, length in steps if length > 1):
         raise ValueError(
             f"{name} has shape {shape} and strides {view.strides} (elements); on the device "
             "scales must follow each other, with a stride of 1"
         )
-    array = None if view.array is None else view.array.reshape(count)
-    strides = (1,) if array is None else (array.strides[0] // FLOAT32.itemsize,)
+    whole = rows if kind == "row" else (count,)
+    array = None if view.array is None else view.array.reshape(whole)
+    strides = compact_strides(whole)
+    if array is not None:
+        strides = tuple(step // FLOAT32.itemsize for step in array.strides)
     flat = View(
         view.address if array is None else array.ctypes.data,
-        (count,),
+        whole,
         strides,
         view.dtype,
         view.read_only,
@@ -62,8 +72,8 @@ def scale_view(array: Any, name: str, rows: int, stream: int) -> tuple[View, str
 class AsScales:
     """Reads what `scale_view` does, of an operand of so many rows, for plans."""
 
-    rows: int
+    rows: tuple[int, ...]
 
     def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
-        """See them as (1,) or (rows,)."""
+        """See them as (1,) or `rows`."""
         return scale_view(array, label, self.rows, stream)[0]

@@ -43,8 +43,12 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     arch = props.architecture
     tile_m, tile_n, step = kernel.tile["m"], kernel.tile["n"], kernel.params["step"]
     cus = props.num_cus // props.num_xcds
+    # Groups are taken to have as many rows as each other.
+    products = min(problem.products, problem.m) if problem.groups else problem.products
     tiles_m, tiles_n = tiles(problem, kernel, most_columns(problem, kernel))
-    of_xcd = -(-tiles_m * tiles_n // props.num_xcds)
+    if problem.groups:
+        tiles_m = -(-problem.m // (products * tile_m))
+    of_xcd = -(-tiles_m * tiles_n * products // props.num_xcds)
     of_cu, at_once = -(-of_xcd // cus), workgroups_per_cu(kernel, props)[0]
     side_by_side = min(of_cu, at_once)
     clk = _CLK[
@@ -68,7 +72,9 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     hbm_bytes_per_clk = props.hbm_bytes_per_ns / props.num_xcds / props.peak_clock_ghz
     last = min(of_xcd - (of_cu - side_by_side) * cus, side_by_side * cus)
     written = last * tile_m * tile_n * WORD_BYTES / hbm_bytes_per_clk
-    rows = _rows_of_xcd(tiles_m, tiles_n, tile_m, tile_n, of_xcd)
+    # A product's tiles are of one XCD where an XCD has several products.
+    of_product = min(of_xcd, tiles_m * tiles_n)
+    rows = _rows_of_xcd(tiles_m, tiles_n, tile_m, tile_n, of_product) * of_xcd / of_product
     memory = rows * problem.k * problem.element_bytes / hbm_bytes_per_clk
     total = max(loop, memory) + outside + written
     estimate = Estimate(total, memory, loop, 0.0)

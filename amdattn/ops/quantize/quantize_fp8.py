@@ -90,7 +90,7 @@ def quantize_fp8(
     if scale is not None:
         if out_scale is not None:
             raise ValueError("out_scale was given, but no scale is made: scale was given")
-        view, per = scale_view(scale, "scale", shape[0], handle)
+        view, per = scale_view(scale, "scale", shape[:1], handle)
         views = *views, view
     device = runtime.get(views[0].ordinal)
     text = "dtype={} must be"
@@ -172,7 +172,7 @@ class QuantizePlan(RunnablePlan[QuantizeProblem]):
                 *("scale", "in", (p.scales,), FLOAT32, ()),
                 present=p.scale,
                 condition="scale",
-                host_check=AsScales(p.rows),
+                host_check=AsScales((p.rows,)),
                 layout="one element, or one of each row",
             ),
             OperandSpec("out", "out", shape, narrow, rows, layout=_LAYOUT),

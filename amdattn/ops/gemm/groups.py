@@ -1,0 +1,52 @@
+"""How many rows each group of a product has, as callers give it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from amdattn.arrays.buffers import View
+from amdattn.arrays.interchange import as_view
+from amdattn.op.indices import on_device, placed, private
+from amdattn.scalars import INT32_MAX
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class AsGroupSizes:
+    """Reads rows of each of so many groups, for plans; of those on the host what they say.
+
+    On the device a negative number is none, and groups end where the rows of a do.
+    """
+
+    groups: int
+    rows: int  # of a
+
+    def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
+        """See them as int32, on the device of a if it is on one."""
+        view = as_view(private(array, label, nested=False), label, stream)
+        name = view.dtype.name
+        if view.shape != (self.groups,) or not name.startswith(("int", "uint")):
+            raise ValueError(
+                f"{label} has shape {view.shape} and dtype {name}; it must be int32 or int64 of "
+                f"shape ({self.groups},), one of each group"
+            )
+        if view.array is None:
+            return on_device(view, label, stream, 0, INT32_MAX)
+        least, total = int(view.array.min()), int(view.array.sum(dtype="int64"))
+        if least < 0:
+            at = int(view.array.argmin())
+            raise ValueError(f"{label}[{at}]={least} must be in 0..{self.rows}, the rows of a")
+        if total > self.rows:
+            raise ValueError(f"the sum of {label} is {total}; it may be {self.rows}, the rows of a")
+        return placed(view.array, label, ordinal, stream)
+
+    def even(self) -> NDArray[np.int32]:
+        """As many rows of each as of the others, and all."""
+        import numpy as np
+
+        more = np.arange(self.groups) < self.rows % self.groups
+        return (self.rows // self.groups + more).astype(np.int32)

@@ -1,0 +1,100 @@
+// Which of a launch's products a workgroup works on: of batches, which are as large as each other,
+// or of groups of rows of A, of which only the device knows how many each has.
+#pragma once
+#include "gemm_tiles/place.h"
+#include "gemm_tiles/shape.h"
+#include "tile/scan.h"
+// clang-format off
+#include "args/gemm_tiles.h"
+// clang-format on
+
+// 64 groups, one a lane: where its rows begin, and behind its last one; tiles of m of all up to it.
+// Groups have no fewer rows than none, and none behind the last row of A.
+template <class S>
+struct RowGroups {
+  uint32_t begin, end, tiles, tiles_upto, rows_upto;
+
+  __device__ __forceinline__ RowGroups(const GemmTilesArgs& args, int first, uint32_t before) {
+    const int nth = first + Lane::in_wave(), most = args.m;
+    int rows = 0;
+    if (nth < args.batches) rows = ((const Global<int32_t>*)args.group_rows)[nth];
+    // More than 64 times as many fit no 32 bits: what is behind the last row is behind it.
+    const uint32_t some = rows < 0 ? 0 : rows < most ? rows : most;
+    const uint32_t high = sum_scanned(int(some >> 16)), low = sum_scanned(int(some & 0xffff));
+    const uint64_t all = (uint64_t(high) << 16) + low + before;
+    const uint64_t from = all - some;
+    end = all < uint32_t(most) ? uint32_t(all) : most;
+    begin = from < uint32_t(most) ? uint32_t(from) : most;
+    tiles = TilePlace::tiles_m<S>(int(end - begin));
+    tiles_upto = sum_scanned(int(tiles));
+    rows_upto = end;
+  }
+  static __device__ __forceinline__ uint32_t of_lane(uint32_t x, int lane) {
+    return __builtin_amdgcn_readlane(x, lane);
+  }
+  __device__ __forceinline__ uint32_t all_tiles() const {
+    return of_lane(tiles_upto, kWaveLanes - 1);
+  }
+  __device__ __forceinline__ uint32_t all_rows() const {
+    return of_lane(rows_upto, kWaveLanes - 1);
+  }
+};
+
+// Finds the tile, and makes `args` those of its product; false: there is none for the workgroup.
+template <class S>
+__device__ __forceinline__ bool find_tile(GemmTilesArgs& args, TilePlace& place) {
+  const bool gated = args.up_offset != 0;
+  const uint32_t tiles_n = TilePlace::tiles_n<S>(args.n, gated);
+  uint32_t nth, tiles_m = TilePlace::tiles_m<S>(args.m), product = 0, first_row = 0;
+  if (args.group_rows == 0) {
+    const uint32_t tiles = tiles_m * tiles_n;
+    nth = nth_of_xcds(tiles * args.batches);
+    if (args.batches > 1) {
+      product = nth / tiles;
+      nth -= product * tiles;
+    }
+  } else {
+    uint32_t all = 0, rows = 0;
+    for (int first = 0; first < args.batches; first += kWaveLanes) {
+      const RowGroups<S> groups(args, first, rows);
+      all += groups.all_tiles();
+      rows = groups.all_rows();
+    }
+    if (__builtin_amdgcn_workgroup_id_x() >= all * tiles_n) return false;
+    nth = nth_of_xcds(all * tiles_n);
+    uint32_t before = 0;
+    rows = 0;
+    for (;; product += kWaveLanes) {
+      const RowGroups<S> groups(args, product, rows);
+      const uint64_t upto =
+          __builtin_amdgcn_ballot_w64((before + groups.tiles_upto) * tiles_n <= nth);
+      if (upto != ~uint64_t(0)) {
+        const int lane = __builtin_popcountll(upto);
+        tiles_m = groups.of_lane(groups.tiles, lane);
+        nth -= (before + groups.of_lane(groups.tiles_upto, lane) - tiles_m) * tiles_n;
+        first_row = groups.of_lane(groups.begin, lane);
+        args.m = groups.of_lane(groups.end, lane) - first_row;
+        product += lane;
+        break;
+      }
+      before += groups.all_tiles();
+      rows = groups.all_rows();
+    }
+  }
+  place = TilePlace::of<S>(nth, tiles_m, tiles_n, gated, args.window);
+  if (args.batches == 1) return true;
+  const int64_t nth_product = product, row = first_row;
+  const int64_t out_bytes = args.out_type == 0 ? 4 : 2;
+  args.a += (nth_product * args.a_batch + row * args.a_stride) * S::Elements::kBytes;
+  args.b += nth_product * args.b_batch * S::Elements::kBytes;
+  args.out += (nth_product * args.out_batch + row * args.out_stride) * out_bytes;
+  args.addend += (nth_product * args.addend_batch + row * args.addend_stride) * out_bytes;
+  const int64_t bias_bytes = S::Elements::kIs8Bit ? out_bytes : 2;
+  if (args.bias != 0) args.bias += nth_product * args.bias_batch * bias_bytes;
+  if constexpr (S::Elements::kIs8Bit) {
+    if (args.scale_a != 0)
+      args.scale_a += (nth_product * args.scale_a_batch + row * args.scale_a_step) * 4;
+    if (args.scale_b != 0) args.scale_b += nth_product * args.scale_b_batch * 4;
+  }
+  return true;
+}
