@@ -7,7 +7,7 @@ template <class S>
 struct Addend {
   uint32_t bits[S::kOwned][4];  // 0 where there is none
 
-  // Elements that do not exist are read as the matrix's first one, and not stored.
+  // In place of elements that do not exist the kernel's arguments are read, which nobody writes.
   __device__ __forceinline__ void load(const GemmArgs& args, const Place<S>& place, int end_n,
                                        int wave_k) {
     for (auto& four : bits)
@@ -15,13 +15,14 @@ struct Addend {
     if (args.adds == kAddsNothing) return;
     const int row = args.m - place.rows, column = end_n - place.columns;
     const uint64_t first = args.addend + (row * args.addend_stride + column) * place.column_bytes;
+    const auto nothing = (uint64_t)__builtin_amdgcn_kernarg_segment_ptr();
     unroll<S::kOwned>([&]<int o>() {
       const int f = S::fragment(o, wave_k), there = place.there(f);
       const uint64_t own =
           first + (f / S::kTilesN * S::kTile * args.addend_stride + f % S::kTilesN * place.each) *
                       place.column_bytes;
       uint64_t from[4];
-      for (int i = 0; i < 4; ++i) from[i] = i < there ? own + i * place.column_bytes : args.addend;
+      for (int i = 0; i < 4; ++i) from[i] = i < there ? own + i * place.column_bytes : nothing;
       if (place.out_type == kFloat32)
         unroll<4>([&]<int i>() {
           ordered::global_load_dword(bits[o][i], (const Global<float>*)from[i]);

@@ -213,9 +213,9 @@ def cases(row: KernelSpec | None) -> Iterator[GemmCase]:
         m, n = (x + -x % multiple for x, multiple in zip(rows, multiples, strict=True))
         if options.get("groups") and layout == "tn":
             continue
-        if of_8_bits:  # k is a multiple of 16
-            k += -k % 16
-        problem = GemmProblem(m, n, k, row.dtype, b_dtype=b_dtype, layout=layout, **options)
+        multiple = row.accepts["k_multiple"]
+        k_of_row = k + -k % multiple if multiple > 1 else k
+        problem = GemmProblem(m, n, k_of_row, row.dtype, b_dtype=b_dtype, layout=layout, **options)
         if not planning.mismatches(row, problem):
             yield GemmCase(problem, kernel=row.name)
 

@@ -179,10 +179,14 @@ def choices(
     """
     of_op = candidates(rows, GEMM, props)
     found = [(row, mismatches(row, problem)) for row in of_op]
-    # A kernel of the same type is nearer than any of another one.
+    # A kernel of the same type, and then one for several products, is nearer than any other one.
     rejected = sorted(
         ((row, wrong) for row, wrong in found if wrong),
-        key=lambda one: (one[0].dtype != problem.dtype, len(one[1])),
+        key=lambda one: (
+            one[0].dtype != problem.dtype,
+            problem.products > one[0].accepts["max_products"] + 1,
+            len(one[1]),
+        ),
     )
     taking = _taking(problem, of_op)
     estimators = {kernel: estimator(problem, kernel, props) for kernel in taking}

@@ -1,0 +1,198 @@
+"""Several products of one launch: batches, and groups of rows that only the device knows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import amdattn
+from amdattn.device import manifest
+from amdattn.ops.gemm.gemm import plan_gemm
+from tests.ops.gemm.test_addends import f64, holds
+
+BF16 = ml_dtypes.bfloat16
+
+
+def some(*shape: int) -> Any:
+    """Normally distributed."""
+    return np.random.default_rng(shape).standard_normal(shape, np.float32).astype(BF16)
+
+
+@pytest.mark.parametrize("layout", ["nt", "nn", "tn"])
+@pytest.mark.parametrize("size", [(1, 2, 8, 8), (3, 130, 72, 136), (9, 64, 66, 40)], ids=str)
+def test_a_batch_is_its_products(size: tuple[int, int, int, int], layout: str) -> None:
+    """Bit for bit those of launches of one."""
+    batch, m, n, k = size
+    a = some(batch, k, m) if layout == "tn" else some(batch, m, k)
+    b = some(batch, n, k) if layout == "nt" else some(batch, k, n)
+    bias, residual = some(batch, n), some(batch, m, n)
+    found = amdattn.gemm(a, b, layout=layout, bias=bias, residual=residual)
+    assert found.shape == (batch, m, n)
+    for i in range(batch):
+        one = amdattn.gemm(
+            *(a[i : i + 1], b[i : i + 1]),
+            layout=layout,
+            bias=bias[i : i + 1],
+            residual=residual[i : i + 1],
+        )
+        assert one.tobytes() == found[i].tobytes()
+    by_rows = [f64(a).swapaxes(1, 2) if layout == "tn" else f64(a)]
+    by_rows += [f64(b).swapaxes(1, 2) if layout == "nt" else f64(b)]
+    holds(found, by_rows[0] @ by_rows[1] + f64(bias)[:, None] + f64(residual))
+
+
+def test_batches_anywhere_in_memory() -> None:
+    """Strides of the batch: 0, backwards, between rows; what lies between is left alone."""
+    a, b = some(3, 70, 72), some(3, 40, 72)
+    held = amdattn.asarray(np.full((70, 3, 48), np.nan, np.float32).astype(BF16))
+    out = held.transpose(1, 0, 2)[:, :, :40] if hasattr(held, "transpose") else None
+    x, y = amdattn.asarray(a), amdattn.asarray(b)
+    found = amdattn.gemm(x, y) if out is None else amdattn.gemm(x, y, out=out)
+    holds(found.numpy(), f64(a) @ f64(b).swapaxes(1, 2))
+    shared = np.broadcast_to(b[0], b.shape)
+    holds(amdattn.gemm(a, shared), f64(a) @ f64(b[0]).T)
+    holds(amdattn.gemm(a[::-1], b), f64(a[::-1]) @ f64(b).swapaxes(1, 2))
+
+
+def grouped(a: Any, b: Any, sizes: Any) -> Any:
+    """In float64; NaN where nothing is written."""
+    found, end = np.full((len(a), b.shape[1]), np.nan), 0
+    for matrix, rows in zip(b, np.asarray(sizes).clip(0), strict=True):
+        own = slice(end, min(end + int(rows), len(a)))
+        found[own] = f64(a[own]) @ f64(matrix).T
+        end = own.stop
+    return found
+
+
+SIZES = [
+    ([5], 5, 24),
+    ([0, 130, 0, 1, 129, 40, 0], 300, 136),
+    ([0, 0, 0], 9, 24),
+    ([256, 1, 255], 520, 72),
+    ([3, 0] * 70 + [90], 300, 40),
+]
+
+
+@pytest.mark.parametrize(("sizes", "rows", "n"), SIZES, ids=["1", "7", "none", "256", "141"])
+@pytest.mark.parametrize("dtype", [np.int32, np.int64])
+def test_groups(sizes: list[int], rows: int, n: int, dtype: Any) -> None:
+    """Each with its own matrix, on the host and the device; the rest of out is as it was."""
+    a, b = some(rows, 72), some(len(sizes), n, 72)
+    wanted = grouped(a, b, sizes)
+    out = np.full((rows, n), np.nan, np.float32).astype(BF16)
+    given = np.array(sizes, dtype)
+    assert amdattn.grouped_gemm(a, b, given, out) is out
+    assert (np.isnan(f64(out)) == np.isnan(wanted)).all()
+    if sum(sizes):
+        holds(np.nan_to_num(f64(out)), np.nan_to_num(wanted))
+    on_device = [amdattn.asarray(x) for x in (a, b, given)]
+    again = amdattn.asarray(np.full((rows, n), np.nan, np.float32).astype(BF16))
+    with amdattn.virtual.check():
+        amdattn.grouped_gemm(*on_device, again)
+    assert again.numpy().tobytes() == out.tobytes()
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [[-5, 40, 100], [2**31 - 1, 7, -(2**31)], [100, 2**31 - 1, 2**31 - 1], [2**31 - 1] * 3],
+    ids=str,
+)
+@pytest.mark.parametrize("groups", [3, 90])
+def test_sizes_on_the_device_reach_no_other_memory(sizes: list[int], groups: int) -> None:
+    """Whatever they are: less than none is none, and rows behind the last one are not there."""
+    sizes = sizes + [2**31 - 1] * (groups - len(sizes))
+    a, b = some(200, 64), some(groups, 24, 64)
+    out = amdattn.asarray(np.full((200, 24), np.nan, np.float32).astype(BF16))
+    with amdattn.virtual.check():
+        amdattn.grouped_gemm(*(amdattn.asarray(x) for x in (a, b, np.array(sizes, np.int32))), out)
+    wanted = grouped(a, b, sizes)
+    assert (np.isnan(f64(out.numpy())) == np.isnan(wanted)).all()
+    holds(np.nan_to_num(f64(out.numpy())), np.nan_to_num(wanted))
+
+
+def test_everything_of_a_group() -> None:
+    """Biases, gates, residuals in place, rows of b by k, scales of 8-bit rows."""
+    sizes = np.array([60, 0, 140, 17], np.int32)
+    a, b, bias, residual = some(217, 64), some(4, 48, 64), some(4, 48), some(217, 24)
+    arch = amdattn.device_props().architecture
+    found = amdattn.grouped_gemm(
+        a, b, sizes, activation="silu_and_mul", bias=bias, residual=residual
+    )
+    ends, wanted = np.cumsum(sizes), []
+    for i, end in enumerate(ends):
+        x = f64(a[end - sizes[i] : end]) @ f64(b[i]).T + f64(bias[i])
+        wanted.append(x[:, :24] / (1 + np.exp(-x[:, :24])) * x[:, 24:])
+    holds(found, np.concatenate(wanted) + f64(residual))
+    by_k = np.ascontiguousarray(b.swapaxes(1, 2))
+    one, other = (
+        amdattn.grouped_gemm(a, x, sizes, layout=layout) for x, layout in ((b, "nt"), (by_k, "nn"))
+    )
+    holds(one, f64(other))
+    narrow, scale = amdattn.quantize_fp8(a, dtype=arch.fp8)
+    flat, scale_b = amdattn.quantize_fp8(b.reshape(-1, 64), dtype=arch.fp8)
+    found = amdattn.grouped_gemm(
+        *(narrow, flat.reshape(b.shape), sizes),
+        scale_a=scale,
+        scale_b=scale_b.reshape(4, 48),
+    )
+    exact = [f64(narrow) * f64(scale), f64(flat).reshape(b.shape) * f64(scale_b).reshape(4, 48, 1)]
+    holds(found, grouped(*exact, sizes))
+
+
+def test_a_row_does_not_depend_on_other_groups() -> None:
+    """Equal bits whatever group comes before, also one of NaN."""
+    a, b = some(260, 72), some(3, 40, 72)
+    whole = amdattn.grouped_gemm(a, b, [100, 150, 10])
+    a[:100] = np.nan
+    again = amdattn.grouped_gemm(a, b, [100, 150, 10])
+    assert again[100:].tobytes() == whole[100:].tobytes()
+    alone = amdattn.grouped_gemm(a[100:250], b[1:2], [150])
+    assert alone.tobytes() == whole[100:250].tobytes()
+
+
+def test_what_is_refused() -> None:
+    """By name, with what is allowed."""
+    a, b = some(10, 64), some(3, 24, 64)
+    for sizes, message in (
+        ([5, -1, 2], r"group_sizes\[1\]=-1 must be in 0..10, the rows of a"),
+        ([5, 5, 1], r"the sum of group_sizes is 11; it may be 10, the rows of a"),
+        ([5, 5], r"group_sizes has shape \(2,\) and dtype int64; it must be int32 or int64 of"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            amdattn.grouped_gemm(a, b, np.array(sizes))
+    with pytest.raises(ValueError, match=r"b has shape \(24, 64\); it must have 3 dimensions"):
+        amdattn.grouped_gemm(a, b[0], [10])
+    with pytest.raises(ValueError, match="layout='tn' must be one of 'nt', 'nn'"):
+        amdattn.grouped_gemm(a, b, [10, 0, 0], layout="tn")
+    with pytest.raises(ValueError, match=r"b has shape \(3, 24, 64\); with a of \(2, 10, 64\)"):
+        amdattn.gemm(some(2, 10, 64), b)
+    with pytest.raises(amdattn.UnsupportedProblem, match="k=63"):
+        amdattn.gemm(some(2, 10, 63), some(2, 24, 63))
+    with pytest.raises(TypeError, match="group_sizes is None; it must be an array"):
+        amdattn.grouped_gemm(a, b, None)
+
+
+def test_grids_of_groups_hold_what_there_may_be() -> None:
+    """However the rows are spread."""
+    for m, groups in ((1, 5), (127, 3), (300, 64), (129, 1)):
+        plan = plan_gemm(m, 64, 64, device="MI300X", groups=groups)
+        (launch,) = plan.launches
+        tile, tiles_n = launch.kernel.tile["m"], -(-64 // launch.kernel.tile["n"])
+        most = max(
+            sum(-(-rows // tile) for rows in sizes) for sizes in _spread(m, min(groups, m), tile)
+        )
+        assert launch.grid[0] >= most * tiles_n
+    assert all("max_products" in row.accepts for row in manifest.kernels() if row.op == "gemm_nt")
+
+
+def _spread(m: int, groups: int, tile: int) -> Any:
+    """Ways to give so many rows to so many groups, the one with the most tiles among them."""
+    ones = [1] * (groups - 1)
+    yield [*ones, m - len(ones)]
+    rng = np.random.default_rng(m)
+    for _ in range(50):
+        ends = np.sort(rng.integers(0, m + 1, groups - 1))
+        yield np.diff(ends, prepend=0, append=m).tolist()
