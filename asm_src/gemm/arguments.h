@@ -1,7 +1,7 @@
 // Arguments of a kernel: the first come in SGPRs, the others, which only the end of a workgroup
 // needs, are loaded at the start and waited for when its first rows are on their way.
 #pragma once
-#include "isa/ordered_memory.h"
+#include "isa/ordered_dwords.h"
 // clang-format off
 #include "args/gemm.h"
 // clang-format on

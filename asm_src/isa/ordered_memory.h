@@ -40,15 +40,7 @@ __device__ __forceinline__ void global_load_ushort(uint32_t& d, const Global<uin
   asm volatile("global_load_ushort %0, %1, off" : "=&v"(d) : "v"(address));
 }
 
-__device__ __forceinline__ void global_load_dword(uint32_t& d, const Global<float>* address) {
-  asm volatile("global_load_dword %0, %1, off" : "=&v"(d) : "v"(address));
-}
-
-// ---- Scalar loads: 2, 4 and 8 dwords from base + kOffset
-template <int kOffset>
-__device__ __forceinline__ void s_load_dwordx2(u32x2& d, uint64_t base) {
-  asm volatile("s_load_dwordx2 %0, %1, %2" : "=&s"(d) : "s"(base), "n"(kOffset));
-}
+// ---- Scalar loads: 4 and 8 dwords from base + kOffset
 template <int kOffset>
 __device__ __forceinline__ void s_load_dwordx4(u32x4& d, uint64_t base) {
   asm volatile("s_load_dwordx4 %0, %1, %2" : "=&s"(d) : "s"(base), "n"(kOffset));
