@@ -40,18 +40,46 @@ struct RowGroups {
   }
 };
 
-// Finds the tile, and makes `args` those of its product; false: there is none for the workgroup.
+// A product of a launch, and its first row where groups follow each other.
+struct Product {
+  int nth = 0, row = 0;
+
+  // Makes `args` those of it: what the loop needs, and what is needed behind it.
+  template <class S>
+  __device__ __forceinline__ void begin(GemmTilesArgs& args) const {
+    if (args.batches == 1) return;
+    args.a += (nth * args.a_batch + row * int64_t(args.a_stride)) * S::Elements::kBytes;
+    args.b += nth * args.b_batch * S::Elements::kBytes;
+  }
+  template <class S>
+  __device__ __forceinline__ void end(GemmTilesArgs& args) const {
+    if (args.batches == 1) return;
+    const int64_t out_bytes = args.out_type == 0 ? 4 : 2;
+    args.out += (nth * args.out_batch + row * args.out_stride) * out_bytes;
+    args.addend += (nth * args.addend_batch + row * args.addend_stride) * out_bytes;
+    const int64_t bias_bytes = S::Elements::kIs8Bit ? out_bytes : 2;
+    if (args.bias != 0) args.bias += nth * int64_t(args.bias_batch) * bias_bytes;
+    if constexpr (S::Elements::kIs8Bit) {
+      if (args.scale_a != 0)
+        args.scale_a += (nth * args.scale_a_batch + row * int64_t(args.scale_a_step)) * 4;
+      if (args.scale_b != 0) args.scale_b += nth * args.scale_b_batch * 4;
+    }
+  }
+};
+
+// Finds the tile and its product, whose rows `args.m` is then; false: there is none for the
+// workgroup.
 template <class S>
-__device__ __forceinline__ bool find_tile(GemmTilesArgs& args, TilePlace& place) {
+__device__ __forceinline__ bool find_tile(GemmTilesArgs& args, TilePlace& place, Product& of) {
   const bool gated = args.up_offset != 0;
   const uint32_t tiles_n = TilePlace::tiles_n<S>(args.n, gated);
-  uint32_t nth, tiles_m = TilePlace::tiles_m<S>(args.m), product = 0, first_row = 0;
+  uint32_t nth, tiles_m = TilePlace::tiles_m<S>(args.m);
   if (args.group_rows == 0) {
     const uint32_t tiles = tiles_m * tiles_n;
     nth = nth_of_xcds(tiles * args.batches);
     if (args.batches > 1) {
-      product = nth / tiles;
-      nth -= product * tiles;
+      of.nth = nth / tiles;
+      nth -= of.nth * tiles;
     }
   } else {
     uint32_t all = 0, rows = 0;
@@ -64,17 +92,17 @@ __device__ __forceinline__ bool find_tile(GemmTilesArgs& args, TilePlace& place)
     nth = nth_of_xcds(all * tiles_n);
     uint32_t before = 0;
     rows = 0;
-    for (;; product += kWaveLanes) {
-      const RowGroups<S> groups(args, product, rows);
+    for (;; of.nth += kWaveLanes) {
+      const RowGroups<S> groups(args, of.nth, rows);
       const uint64_t upto =
           __builtin_amdgcn_ballot_w64((before + groups.tiles_upto) * tiles_n <= nth);
       if (upto != ~uint64_t(0)) {
         const int lane = __builtin_popcountll(upto);
         tiles_m = groups.of_lane(groups.tiles, lane);
         nth -= (before + groups.of_lane(groups.tiles_upto, lane) - tiles_m) * tiles_n;
-        first_row = groups.of_lane(groups.begin, lane);
-        args.m = groups.of_lane(groups.end, lane) - first_row;
-        product += lane;
+        of.row = groups.of_lane(groups.begin, lane);
+        args.m = groups.of_lane(groups.end, lane) - of.row;
+        of.nth += lane;
         break;
       }
       before += groups.all_tiles();
@@ -82,19 +110,5 @@ __device__ __forceinline__ bool find_tile(GemmTilesArgs& args, TilePlace& place)
     }
   }
   place = TilePlace::of<S>(nth, tiles_m, tiles_n, gated, args.window);
-  if (args.batches == 1) return true;
-  const int64_t nth_product = product, row = first_row;
-  const int64_t out_bytes = args.out_type == 0 ? 4 : 2;
-  args.a += (nth_product * args.a_batch + row * args.a_stride) * S::Elements::kBytes;
-  args.b += nth_product * args.b_batch * S::Elements::kBytes;
-  args.out += (nth_product * args.out_batch + row * args.out_stride) * out_bytes;
-  args.addend += (nth_product * args.addend_batch + row * args.addend_stride) * out_bytes;
-  const int64_t bias_bytes = S::Elements::kIs8Bit ? out_bytes : 2;
-  if (args.bias != 0) args.bias += nth_product * args.bias_batch * bias_bytes;
-  if constexpr (S::Elements::kIs8Bit) {
-    if (args.scale_a != 0)
-      args.scale_a += (nth_product * args.scale_a_batch + row * args.scale_a_step) * 4;
-    if (args.scale_b != 0) args.scale_b += nth_product * args.scale_b_batch * 4;
-  }
   return true;
 }

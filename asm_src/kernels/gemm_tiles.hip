@@ -21,7 +21,9 @@ __device__ __forceinline__ void gemm_tile(GemmTilesArgs args) {
   RESERVE_ACC_TO(LAST);
   const int wave = Lane::wave(), lane = Lane::in_wave();
   TilePlace place;
-  if (!find_tile<S>(args, place)) return;
+  Product product;
+  if (!find_tile<S>(args, place, product)) return;
+  product.begin<S>(args);
   const uint32_t base = (uint32_t)(Local<u32x4>*)lds;
   TileLoop<S> loop;
   loop.begin(base, wave, lane);
@@ -30,6 +32,7 @@ __device__ __forceinline__ void gemm_tile(GemmTilesArgs args) {
                    args.k);
   loop.run((args.k + S::kStep - 1) / S::kStep);
   end_of_sums();
+  product.end<S>(args);
   unroll<S::kN / S::kTogether>(
       [&]<int nth>() { TileEpilogue<S, nth>(args, place, base, wave, lane)(lane); });
 }
