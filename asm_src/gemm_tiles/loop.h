@@ -144,8 +144,10 @@ struct TileLoop {
       stage.advance();
     }
   }
-  __device__ __forceinline__ void run(int steps) {
-    start();
+  // `between` is done while the first loads are on their way.
+  template <class Between>
+  __device__ __forceinline__ void run(int steps, Between&& between) {
+    start(between);
     if constexpr (Order::kPairs) {
       if (steps % 2 != 0) step();
       for (int left = steps / 2; left > 0; --left) {
@@ -169,7 +171,8 @@ struct TileLoop {
     });
   }
   // The first step is in LDS, its first part in registers, the next ones on their way.
-  __device__ __forceinline__ void start() {
+  template <class Between>
+  __device__ __forceinline__ void start(Between&& between) {
     constexpr int kSteps = S::kDirect ? S::kStages - 1 : 1;
     unroll<kSteps>([&]<int>() {
       load<S::kLoads>();
@@ -178,10 +181,12 @@ struct TileLoop {
     });
     if constexpr (S::kDirect) {
       load<Order::kEarly>();
+      between();
       zero();
       ordered::s_nop<8>();  // the distance to the first products
       ordered::s_waitcnt<(kSteps - 1) * S::kLoads + Order::kEarly, ordered::kAnyLgkm>();
     } else {
+      between();
       zero();
       ordered::s_waitcnt<0, ordered::kAnyLgkm>();
       unroll<S::kBlocks>([&]<int n>() { loads.template store<n>(); });

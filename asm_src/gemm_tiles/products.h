@@ -44,7 +44,8 @@ struct RowGroups {
 struct Product {
   int nth = 0, row = 0;
 
-  // Makes `args` those of it: what the loop needs, and what is needed behind it.
+  // Makes `args` those of it: what the loop needs, and what the end needs, which is asked for
+  // early: behind the loop it would be waited for.
   template <class S>
   __device__ __forceinline__ void begin(GemmTilesArgs& args) const {
     if (args.batches == 1) return;

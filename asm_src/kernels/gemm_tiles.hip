@@ -30,9 +30,8 @@ __device__ __forceinline__ void gemm_tile(GemmTilesArgs args) {
   loop.loads.begin({args.a, args.a_stride, args.m, place.m, 0},
                    {args.b, args.b_stride, args.n, place.n, args.up_offset}, base, wave, lane,
                    args.k);
-  loop.run((args.k + S::kStep - 1) / S::kStep);
+  loop.run((args.k + S::kStep - 1) / S::kStep, [&] { product.end<S>(args); });
   end_of_sums();
-  product.end<S>(args);
   unroll<S::kN / S::kTogether>(
       [&]<int nth>() { TileEpilogue<S, nth>(args, place, base, wave, lane)(lane); });
 }
