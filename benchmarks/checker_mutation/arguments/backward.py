@@ -42,6 +42,10 @@ _LAST_TWO = (
     "what follows is of the first two lanes of a row, which are not among those that stay away"
 )
 
+_COLUMNS_BEHIND = (
+    "what it would wait for has arrived: of a row that it has, a wave loads columns of out and dout "
+    "behind it, and waits for these"
+)
 _SAME_WORK = (
     "the lanes that are let in as well hold the same words, in scalar registers: they store these "
     "to the same addresses, before the barrier behind which all waves read them"
@@ -221,6 +225,24 @@ _AROUND = (
           s_mov_b64 s[2], exec
         """,
         sites=2,
+    ),
+    Stated(
+        *(_ROWS, ("wait deleted", "wait weakened"), _COLUMNS_BEHIND),
+        """
+          s_or_b64 exec, exec, s[2]
+          v_mov_b32 v, 0x7fc00000
+        > s_waitcnt vmcnt(0)
+          v_cmp_o_f32 vcc, v, v
+        """,
+    ),
+    Stated(
+        *(_ROWS, ("wait deleted", "wait weakened"), _COLUMNS_BEHIND),
+        """
+          s_nop 0
+          v_mov_b32 v, 0x7fc00000
+        > s_waitcnt vmcnt(0)
+          v_cmp_o_f32 vcc, v, v
+        """,
     ),
     Stated(
         *(_ROWS, "EXEC", _LAST_TWO),
