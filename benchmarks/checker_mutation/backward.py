@@ -108,9 +108,13 @@ def _of_keys(kernel: KernelSpec) -> Iterator[BackwardCase]:
 
 
 def _of_columns(kernel: KernelSpec) -> Iterator[_Options]:
-    """Heads that end inside of each 16 columns, of results of either type."""
+    """Heads that end inside of each 16 columns, of results of either type.
+
+    With keys of every tile of a wave.
+    """
     most, most_v = kernel.params["head_dim"], kernel.params["head_dim_v"]
-    sizes = {"seqlen_q": kernel.tile["q"] + 1, "seqlen_kv": kernel.tile["kv"] // 4 + 1}
+    keys = kernel.tile["kv"]
+    sizes = {"seqlen_q": kernel.tile["q"] + 1, "seqlen_kv": keys - keys // 4 + 1}
     for column in range(8, max(most, most_v), 16):
         dims = {"head_dim": min(column, most - 8), "head_dim_v": max(most_v - column, 8)}
         for out_dtype in ("", "float32"):

@@ -43,8 +43,8 @@ _LAST_TWO = (
 )
 
 _COLUMNS_BEHIND = (
-    "what it would wait for has arrived: of a row that it has, a wave loads columns of out and dout "
-    "behind it, and waits for these"
+    "what it would wait for has arrived: of a row that it has, a wave loads columns of out and dout"
+    " behind it, and waits for these"
 )
 _SAME_WORK = (
     "the lanes that are let in as well hold the same words, in scalar registers: they store these "
@@ -58,6 +58,11 @@ _BEHIND_THE_LAST = (
 _HAS_KEYS = (
     "what it would wait for has arrived: it is waited for before, but by a wave without keys, and "
     "those have ended"
+)
+
+_IN_ORDER = (
+    "reads of LDS come in order: the next one writes a register of this one again, and both are "
+    "waited for in front of what they are for"
 )
 
 _OF_KEYS = ("attn_bwd_bf16_d128", "attn_bwd_bf16_d64")
@@ -315,4 +320,17 @@ def _of_keys(kernel: str) -> tuple[Stated, ...]:
     )
 
 
-ARGUMENTS = (*_AROUND, *(stated for kernel in _OF_KEYS for stated in _of_keys(kernel)))
+_OF_64 = (
+    Stated(
+        *("attn_bwd_bf16_d64", ("wait deleted", "wait weakened"), _IN_ORDER),
+        """
+          s_nop 9
+          ds_read_b128 v[4], v offset:57344
+        > s_waitcnt lgkmcnt(0)
+          ds_read_b32 v, v offset:57372
+        """,
+        archs=("gfx950",),
+    ),
+)
+
+ARGUMENTS = (*_AROUND, *_OF_64, *(stated for kernel in _OF_KEYS for stated in _of_keys(kernel)))
