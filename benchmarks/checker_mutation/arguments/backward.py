@@ -65,6 +65,11 @@ _IN_ORDER = (
     "waited for in front of what they are for"
 )
 
+_BY_ROWS = (
+    "the 8 bytes that are not set to zero are of a tile by rows and the 8 behind are of dS: either"
+    " is written before it is read; only the same tile by columns is read in the first step"
+)
+
 _OF_KEYS = ("attn_bwd_bf16_d128", "attn_bwd_bf16_d64")
 _ROWS, _SUM, _SINKS = "attn_bwd_rows_bf16", "attn_bwd_sum_bf16", "attn_bwd_sinks"
 
@@ -330,6 +335,16 @@ _OF_64 = (
           ds_read_b32 v, v offset:57372
         """,
         archs=("gfx950",),
+    ),
+    Stated(
+        *("attn_bwd_bf16_d64", "LDS offset", _BY_ROWS),
+        """
+          v_mov_b32 v, v
+          s_movk_i32 s, 0x17ff
+        > ds_write_b64 v, v[2]
+          v_add_u32 v, 0x800, v
+        """,
+        archs=("gfx942",),
     ),
 )
 
