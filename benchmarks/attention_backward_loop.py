@@ -64,6 +64,7 @@ MEMBERS: tuple[tuple[int, int, Mapping[str, Any]], ...] = (
 # batch, heads of q and of k, rows, head_dim
 SHAPES = (
     (8, 64, 64, 10240, 128),
+    (8, 64, 8, 10240, 128),
     (1, 64, 8, 1024, 128),
     (1, 16, 16, 1024, 128),
     (1, 16, 16, 3072, 128),

@@ -49,6 +49,6 @@ class AttentionKernels:
 
 
 ATTENTION_KERNELS = {
-    "gfx942": AttentionKernels(8, 0, 258, 0, 340, 0, 9000, 100, 0, 1.1, 4.8),
-    "gfx950": AttentionKernels(2, 32, 190, 100, 0, 180, 3500, 26, 90, 1.35, 6.7),
+    "gfx942": AttentionKernels(8, 0, 258, 0, 340, 0, 9000, 100, 0, 1.07, 4.8),
+    "gfx950": AttentionKernels(2, 32, 190, 100, 0, 180, 3500, 26, 90, 1.4, 6.7),
 }

@@ -13,9 +13,9 @@ typedef struct AttnBwdArgs {
   // [batch, seqlen_kv, num_heads_kv, head_dim], or of splits float32 and one after the other
   uint64_t dk;
   uint64_t dv;  // the same of head_dim_v
-  // uint32 [batch * num_heads_q * row_tiles * 4 waves + 1], 0 between launches: how many blocks of
-  // keys have been added to a tile of dq by this wave of theirs; and how many workgroups have
-  // begun. Kernels that add in the order of blocks alone have it.
+  // uint32 [1 + batch * num_heads_q * row_tiles, 4 waves], 0 between launches: how many workgroups
+  // have begun, and three that nobody counts with; then how many blocks of keys have been added to
+  // a tile of dq by this wave of theirs. Kernels that add in the order of blocks alone have it.
   uint64_t turns;
   uint64_t
       cu_seqlens_q;  // [batch + 1] int32, rows of q, dout and dq before each sequence; 0 = dense

@@ -348,7 +348,7 @@ struct Backward {
                                               Position at) const {
     const int head = work.head_q + at.head;
     const int64_t tile = (int64_t(work.batch) * args.num_heads_q + head) * args.row_tiles + at.tile;
-    return args.turns + tile * 16 + wave * 4;
+    return args.turns + 16 + tile * 16 + wave * 4;
   }
 
   __device__ __forceinline__ void main_loop() {

@@ -54,7 +54,7 @@ struct OrderedLoop : Backward<S> {
   int tile, masked;  // below 0 if a mask cuts it
   Turn awaited;      // of dQ of the tile before
   Passed passed;     // and of the one before that
-  uint32_t polled;
+  uint32_t polled = 0;
   int full_first, full_last;  // tiles all of whose rows see all keys
   StageMoves moves;
 
@@ -213,6 +213,8 @@ struct OrderedLoop : Backward<S> {
       const float x = dp[t][h][e], y = s[t][h][e];
       dp[t][h][e] = ordered::v_mul_f32_vector(x, y);
     } else if constexpr (kDo == Do::kMaskP || kDo == Do::kMaskDs) {
+      // Compared again: what came of it the first time would have to be kept.
+      if constexpr (kDo == Do::kMaskDs) ordered::settle_uniform(masked);
       if (__builtin_expect(masked < 0, false)) mask(kDo == Do::kMaskP ? s : dp);
     } else if constexpr (kDo == Do::kRoundP) {
       round_one<0, e>(s[t][h]);
@@ -239,9 +241,9 @@ struct OrderedLoop : Backward<S> {
       ordered::s_barrier();
     } else if constexpr (kDo == Do::kTurn) {
       if constexpr (n == 0)
-        back(patches);
+        back<kRowsOf>(patches);
       else if constexpr (n == 1)
-        back(row_sums);
+        back<kSumsOf>(row_sums);
       else if constexpr (n == 2)
         back_dq();
       else if constexpr (n == 3)
@@ -325,7 +327,7 @@ struct OrderedLoop : Backward<S> {
   }
   // dQ, and whose turn it is there.
   __device__ __forceinline__ void back_dq() {
-    back(dq_rows);
+    back<kDqOf>(dq_rows);
     if constexpr (S::kTurns) {
       passed.keep(awaited);
       // The next one is of this tile, or where dQ is a step later of the one before: at the
@@ -351,11 +353,9 @@ struct OrderedLoop : Backward<S> {
       if (!kLater || walk.tile < work.end)
         awaited.set(of, Base::counter(again, of, {walk.head, walk.tile}), walk.tile);
   }
+  template <Tensor kOf>
   static __device__ __forceinline__ void back(Walk& walk) {
-    uint32_t lo = walk.buffer[0], hi = walk.buffer[1];
-    ordered::s_sub_u64(lo, hi, walk.tile_bytes);  // in place: the compiler would copy
-    walk.buffer = u32x4{lo, hi, walk.full_bytes, walk.buffer[3]};
-    ordered::settle_uniform(walk.buffer);
+    ordered::move_buffer_back<kOf>(walk.buffer, walk.tile_bytes, walk.full_bytes);
   }
 
   // ---- Before the loop
@@ -523,11 +523,15 @@ struct OrderedLoop : Backward<S> {
         step();
       } while (--steps > 0);
       left -= straight;
+      const uint64_t polled_of = awaited.counter;
       go<kDqOf>(dq_rows, straight, work_again());
       if (left == 0) break;
       if constexpr (S::kTurns) {  // which has few scalar registers left
+        const bool again = kLater && awaited.counter != polled_of;
+        if (again) awaited.load(polled);
         go<kRowsOf>(patches, straight, work_again());
         go<kSumsOf>(row_sums, straight, work_again());
+        if (again) ordered::s_waitcnt<0, ordered::kAnyLgkm>();
       } else {
         const BackwardWork<S> of = work_again();
         go<kRowsOf>(patches, straight, of);

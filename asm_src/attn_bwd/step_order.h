@@ -236,7 +236,7 @@ struct StepOrder {
     constexpr Span kMoveWindows = {share(15), share(25)};
     if constexpr (kLaterSums) {  // as early as may be: of tiles of keys the first ones are done
                                  // first
-      constexpr Span kAdd = {S::kTurns ? share(30) : 1, kDq - 30};
+      constexpr Span kAdd = {S::kTurns ? share(4) : 1, kDq - 30};
       return {.p = {kAfterS - kT, kAfterS - kT + 16},
               .packed_p = {kDp, kDp + 8},
               .ds = {kDq + 3 - kT, kDq + 8},
@@ -245,7 +245,7 @@ struct StepOrder {
               .add = kAdd,
               .barrier = kDp - 4,
               .passed = 1,
-              .polled = 2,
+              .polled = kDq - 11,
               .load_lse = kAfterS - kT + 20,
               .load_delta = kDp + kT + 2,
               .first_turn = kDp - 2 + kLoads,
@@ -256,7 +256,7 @@ struct StepOrder {
               .move_writes = {kDp, kDp}};
     } else if constexpr (kLater) {
       constexpr int kDs = kDv + share(14), kBarrier = kDp + (kDq - kDp) / 4;
-      constexpr int kFirstAdd = S::kTurns ? share(30) : 1, kLastAdd = kDq - 30;
+      constexpr int kFirstAdd = S::kTurns ? share(4) : 1, kLastAdd = kDq - 30;
       return {.p = {kAfterS, kDq - 14},
               .packed_p = {kDq - 13, kDq},
               .ds = {kDq + share(1), kDs},
@@ -265,7 +265,7 @@ struct StepOrder {
               .add = {kFirstAdd, kLastAdd < kFirstAdd ? kFirstAdd : kLastAdd},
               .barrier = kBarrier,
               .passed = 1,
-              .polled = 2,
+              .polled = kDq - 11,
               .load_lse = kDq - 10,
               .load_delta = kDs,
               .first_turn = kBarrier + 2 + kLoads,
@@ -530,14 +530,17 @@ struct StepOrder {
     if (S::kTurns) {
       b.put(Do::kWaitAdds, 0, kTimes.passed);
       b.put(Do::kPass, 0, kTimes.passed);
-      b.put(Do::kPoll, 0, kTimes.polled);
+      if (!kLater) b.put(Do::kPoll, 0, kTimes.polled);
     }
     // To the next tiles: rows, sums, dQ; stages, masks.
     for (int i = 0; i < 5; ++i)
       b.put(Do::kTurn, i,
-            i == 0   ? kTimes.first_turn
-            : i == 1 ? kTimes.second_turn
-                     : kTimes.later_turns + 2 * i);
+            i == 0                          ? kTimes.first_turn
+            : i == 1                        ? kTimes.second_turn
+            : i == 2 && kLater && S::kTurns ? kTimes.polled
+                                            : kTimes.later_turns + 2 * i);
+    // Of the dQ that the next step adds.
+    if (S::kTurns && kLater) b.put(Do::kPoll, 0, kTimes.polled);
     // Reads last: behind the moves of their addresses.
     for (int n = kRing; n < kPlaces + kRing; ++n) {
       if (!has_read(n % kPlaces)) continue;

@@ -8,10 +8,8 @@
 
 // Which workgroup this is, counted as they begin. The last one leaves 0.
 __device__ __forceinline__ int take_ticket(const AttnBwdArgs& args, Local<int>* shared) {
-  const uint64_t counter =
-      args.turns + int64_t(args.heads / args.num_heads_kv) * args.num_heads_q * args.row_tiles * 16;
   if (Lane::in_workgroup() == 0) {
-    auto* at = (Global<uint32_t>*)counter;
+    auto* at = (Global<uint32_t>*)args.turns;
     const uint32_t ticket =
         __hip_atomic_fetch_add(at, 1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
     if (ticket + 1 == uint32_t(args.heads * args.of_head))
@@ -39,16 +37,16 @@ struct Turn {
   __device__ __forceinline__ void load(uint32_t& seen) const {
     if (before >= 0) ordered::global_load_dword_sc1(seen, counter);
   }
-  // What was loaded has come.
-  __device__ __forceinline__ void wait(uint32_t seen) const {
-    if (before < 0) return;
+  // What was loaded has come. Nobody passes a tile on twice, so that it is never beyond `before`;
+  // without a tile nothing is waited for, whatever was seen last.
+  __device__ __forceinline__ void wait(uint32_t& seen) const {
     ordered::settle(seen);
-    while (uniform(int(seen)) != before) {
-      __builtin_amdgcn_s_sleep(1);
-      load(seen);
-      ordered::s_waitcnt<0, ordered::kAnyLgkm>();
-      ordered::settle(seen);
-    }
+    if (__builtin_expect(uniform(int(seen)) < before, false)) do {
+        __builtin_amdgcn_s_sleep(1);
+        load(seen);
+        ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+        ordered::settle(seen);
+      } while (uniform(int(seen)) < before);
   }
   // The same where the compiler waits for what is loaded.
   __device__ __forceinline__ void wait() const {

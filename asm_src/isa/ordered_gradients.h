@@ -28,13 +28,23 @@ __device__ __forceinline__ uint64_t v_lshl_add_u64(uint64_t a, uint64_t b) {
 }
 
 // ---- Scalar
-// A 64-bit number less a 32-bit one, in place.
-__device__ __forceinline__ void s_sub_u64(uint32_t& lo, uint32_t& hi, uint32_t x) {
-  asm volatile("s_sub_u32 %0, %0, %2\n\ts_subb_u32 %1, %1, 0"
-               : "+s"(lo), "+s"(hi)
-               : "s"(x)
-               : "scc");
+// A buffer begins so many bytes earlier and has a size of its own, in place: of registers that it
+// chooses the compiler copies all four.
+#define MOVE_BUFFER_BACK(place, all, lo, hi, size)                                               \
+  if constexpr (kPlace == place)                                                                 \
+  asm volatile("s_sub_u32 " lo ", " lo ", %1\n\ts_subb_u32 " hi ", " hi ", 0\n\ts_mov_b32 " size \
+               ", %2"                                                                            \
+               : "+{" all "}"(buffer)                                                            \
+               : "s"(by), "s"(bytes)                                                             \
+               : "scc")
+template <int kPlace>
+__device__ __forceinline__ void move_buffer_back(u32x4& buffer, uint32_t by, uint32_t bytes) {
+  static_assert(kPlace >= 0 && kPlace < 3);
+  MOVE_BUFFER_BACK(0, "s[36:39]", "s36", "s37", "s38");
+  MOVE_BUFFER_BACK(1, "s[40:43]", "s40", "s41", "s42");
+  MOVE_BUFFER_BACK(2, "s[44:47]", "s44", "s45", "s46");
 }
+#undef MOVE_BUFFER_BACK
 
 // ---- LDS
 // The lower or the upper half of x.

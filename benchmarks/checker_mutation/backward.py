@@ -33,6 +33,20 @@ class _NanBehind(BackwardCase):
         return made
 
 
+@dataclass(frozen=True)
+class _NanKeys(BackwardCase):
+    """With keys that are not numbers, but for the first one.
+
+    Of them is what a workgroup has had in LDS before its loop.
+    """
+
+    def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
+        """As of others, but for those keys."""
+        made = super().inputs(seed)
+        made["k"][:, 1:] = np.nan
+        return made
+
+
 def backward_subject(kernel: KernelSpec, props: DeviceProps) -> Subject:
     """A kernel of the family."""
     made = tuple(_launches(kernel, props))
@@ -103,14 +117,23 @@ def _of_keys(kernel: KernelSpec) -> Iterator[BackwardCase]:
         for options in (*some, *_of_columns(kernel)):
             yield case(dtype=kernel.dtype, **of_all, **options)
         behind = case(dtype=kernel.dtype, **of_all, **next_to_it)
-        fields = {f.name: getattr(behind, f.name) for f in dataclasses.fields(behind)}
-        yield _NanBehind(**fields)
+        yield _NanBehind(**_fields(behind))
+        of_block = {**dims, "seqlen_q": 2 * rows, "seqlen_kv": keys}
+        yield _NanKeys(**_fields(case(dtype=kernel.dtype, **of_all, **of_block)))
+
+
+def _fields(one: BackwardCase) -> dict[str, Any]:
+    return {f.name: getattr(one, f.name) for f in dataclasses.fields(one)}
 
 
 def _of_columns(kernel: KernelSpec) -> Iterator[_Options]:
-    """Heads that end inside of each 16 columns, of results of either type."""
+    """Heads that end inside of each 16 columns, of results of either type.
+
+    With keys of every tile of a wave.
+    """
     most, most_v = kernel.params["head_dim"], kernel.params["head_dim_v"]
-    sizes = {"seqlen_q": kernel.tile["q"] + 1, "seqlen_kv": kernel.tile["kv"] // 4 + 1}
+    keys = kernel.tile["kv"]
+    sizes = {"seqlen_q": kernel.tile["q"] + 1, "seqlen_kv": keys - keys // 4 + 1}
     for column in range(8, max(most, most_v), 16):
         dims = {"head_dim": min(column, most - 8), "head_dim_v": max(most_v - column, 8)}
         for out_dtype in ("", "float32"):

@@ -188,8 +188,8 @@ def workspace(problem: BackwardProblem, kernel: KernelSpec, splits: Splits) -> W
         of_dk, of_dv = sums_bytes(problem, splits)
         regions += [Region("dk_sums", of_dk), Region("dv_sums", of_dv)]
     if problem.deterministic:
-        # Of each wave and tile, and a count of the workgroups that have begun.
-        regions.append(Region("turns", (tiles * _WAVES + 1) * _TURN_BYTES, "zero_at_rest"))
+        # In front of those of each tile and wave is a count of the workgroups that have begun.
+        regions.append(Region("turns", (1 + tiles) * _WAVES * _TURN_BYTES, "zero_at_rest"))
     return WorkspaceLayout.of(regions)
 
 

@@ -11,10 +11,11 @@ from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.ops.attention_backward.problem import BackwardProblem
 
-# Of a workgroup, beside its tiles, modelled: kernels in the order of asm_src/attn_bwd/step_order.h,
-# and in the compiler's.
-_OUTSIDE_CLK = (21000, 12500)
-_NEAR = 1.03  # of the least: fewer splits are less memory
+# Of a workgroup, beside its tiles, and of each further query head that it goes through, modelled:
+# kernels in the order of asm_src/attn_bwd/step_order.h, and in the compiler's.
+_OUTSIDE_CLK = (22000, 12000)
+_ANOTHER_CLK = (5000, 0)
+_NEAR = 1.07  # of the least: fewer splits are less memory
 _SUM_CLK = 4000  # of a workgroup that sums splits
 
 
@@ -89,12 +90,13 @@ def split_clk(
     tiles = row_tiles(kernel, problem)
     seen = min(tiles, _rows_of_block(kernel, problem) // kernel.tile["q"] + 1)
     of_split = min(seen, -(-(tiles if in_turns else seen) // splits.rows))
-    steps = p.num_heads_q // p.num_heads_kv // splits.heads * of_split
+    heads = p.num_heads_q // p.num_heads_kv // splits.heads
     costs = ATTENTION_KERNELS[kernel.arch]
     of_limit = costs.backward_compiled if compiled else costs.backward_ordered
     of_tile = tile_clk(kernel) * of_limit
     rounds = -(-blocks(kernel, problem) * splits.count // props.num_cus)
-    clk = rounds * (_OUTSIDE_CLK[compiled] + steps * of_tile)
+    outside = _OUTSIDE_CLK[compiled] + (heads - 1) * _ANOTHER_CLK[compiled]
+    clk = rounds * (outside + heads * of_split * of_tile)
     if splits.count == 1:
         return clk
     bytes_per_clk = props.mall_bytes_per_ns / props.peak_clock_ghz / 2  # written and read

@@ -42,6 +42,10 @@ _LAST_TWO = (
     "what follows is of the first two lanes of a row, which are not among those that stay away"
 )
 
+_COLUMNS_BEHIND = (
+    "what it would wait for has arrived: of a row that it has, a wave loads columns of out and dout"
+    " behind it, and waits for these"
+)
 _SAME_WORK = (
     "the lanes that are let in as well hold the same words, in scalar registers: they store these "
     "to the same addresses, before the barrier behind which all waves read them"
@@ -54,6 +58,16 @@ _BEHIND_THE_LAST = (
 _HAS_KEYS = (
     "what it would wait for has arrived: it is waited for before, but by a wave without keys, and "
     "those have ended"
+)
+
+_IN_ORDER = (
+    "reads of LDS come in order: the next one writes a register of this one again, and both are "
+    "waited for in front of what they are for"
+)
+
+_BY_ROWS = (
+    "the 8 bytes that are not set to zero are of a tile by rows and the 8 behind are of dS: either"
+    " is written before it is read; only the same tile by columns is read in the first step"
 )
 
 _OF_KEYS = ("attn_bwd_bf16_d128", "attn_bwd_bf16_d64")
@@ -223,6 +237,24 @@ _AROUND = (
         sites=2,
     ),
     Stated(
+        *(_ROWS, ("wait deleted", "wait weakened"), _COLUMNS_BEHIND),
+        """
+          s_or_b64 exec, exec, s[2]
+          v_mov_b32 v, 0x7fc00000
+        > s_waitcnt vmcnt(0)
+          v_cmp_o_f32 vcc, v, v
+        """,
+    ),
+    Stated(
+        *(_ROWS, ("wait deleted", "wait weakened"), _COLUMNS_BEHIND),
+        """
+          s_nop 0
+          v_mov_b32 v, 0x7fc00000
+        > s_waitcnt vmcnt(0)
+          v_cmp_o_f32 vcc, v, v
+        """,
+    ),
+    Stated(
         *(_ROWS, "EXEC", _LAST_TWO),
         """
           v_cndmask_b32 v, -v, v, vcc
@@ -293,4 +325,27 @@ def _of_keys(kernel: str) -> tuple[Stated, ...]:
     )
 
 
-ARGUMENTS = (*_AROUND, *(stated for kernel in _OF_KEYS for stated in _of_keys(kernel)))
+_OF_64 = (
+    Stated(
+        *("attn_bwd_bf16_d64", ("wait deleted", "wait weakened"), _IN_ORDER),
+        """
+          s_nop 9
+          ds_read_b128 v[4], v offset:57344
+        > s_waitcnt lgkmcnt(0)
+          ds_read_b32 v, v offset:57372
+        """,
+        archs=("gfx950",),
+    ),
+    Stated(
+        *("attn_bwd_bf16_d64", "LDS offset", _BY_ROWS),
+        """
+          v_mov_b32 v, v
+          s_movk_i32 s, 0x17ff
+        > ds_write_b64 v, v[2]
+          v_add_u32 v, 0x800, v
+        """,
+        archs=("gfx942",),
+    ),
+)
+
+ARGUMENTS = (*_AROUND, *_OF_64, *(stated for kernel in _OF_KEYS for stated in _of_keys(kernel)))

@@ -105,6 +105,15 @@ def test_delta_that_overflows_in_some_order() -> None:
     call.check()
 
 
+def test_a_result_beyond_its_type() -> None:
+    """-66286 is no number of float16, and -64736 of plain, which is so far off as float32 is."""
+    call = adversary("a common offset of 2 17", 6, 64)
+    truth = Truth.of(call.inputs, call.options, call.dtype)
+    at = 0, 78, 0, 0
+    assert truth.best.dk[at] < -65520 < truth.usual.dk[at]
+    call.check()
+
+
 def test_a_probability_of_a_sink_below_the_normal_numbers() -> None:
     """It is 0, as every one, also where delta is 10^12 and the gradient a normal number."""
     call = normal(40, 20, sinks=True, softmax_scale=60.0)

@@ -40,7 +40,7 @@ def test_turns_are_zero_at_rest() -> None:
     (turns,) = [one for one in made.workspace.regions if one.init != "none"]
     assert (turns.name, turns.init) == ("turns", "zero_at_rest")
     tiles = 2 * 16 * -(-1000 // main(made).kernel.tile["q"])
-    assert turns.nbytes == (tiles * 4 + 1) * 4  # and how many workgroups have begun
+    assert turns.nbytes == (1 + tiles) * 4 * 4  # and how many workgroups have begun
     assert dict(main(plan()).args)["turns"] == 0
 
 

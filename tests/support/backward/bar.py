@@ -4,7 +4,8 @@ The bar: error <= 2 max(plain's, u sqrt(sum of the squares of the products that 
 a ULP of the result and what float32 leaves open of scores, dP and delta (`float32_errors`), u the
 unit roundoff of the type, as root mean square and as maximum, over every row, and over every column
 that has 64 rows or more. What float64 and plain have finite must be; not judged are rows whose
-scores are so far from 0 that float32 has none of their digits.
+scores are so far from 0 that float32 has none of their digits, and results which that much makes
+greater than their type has numbers.
 """
 
 from __future__ import annotations
@@ -73,7 +74,10 @@ def ratios(found: Mapping[str, Array], by: Truth) -> dict[str, float]:
         x = found[name].astype(np.float64)
         best, usual, noise = (getattr(of, name) for of in (by.best, by.usual, by.noise))
         usual = usual.astype(np.float64)
-        judged = np.isfinite(best) & np.isfinite(usual) & np.isfinite(getattr(by.open, name))
+        left_open = getattr(by.open, name)
+        judged = np.isfinite(best) & np.isfinite(usual) & np.isfinite(left_open)
+        with np.errstate(over="ignore"):
+            judged &= np.isfinite((np.abs(best) + left_open).astype(found[name].dtype))
         wrong = judged & ~np.isfinite(x)
         worst[f"{name} not finite"] = np.inf if wrong.any() else 0.0
         judged &= np.isfinite(x) & np.isfinite(noise)
@@ -85,7 +89,7 @@ def ratios(found: Mapping[str, Array], by: Truth) -> dict[str, float]:
         last = np.where(judged, by.rules.ulp(expected) / 2, 0)
         if found[name].dtype == np.float32:
             last = last * 2.0**-12
-        last = last + np.where(judged, getattr(by.open, name), 0)
+        last = last + np.where(judged, left_open, 0)
         for kind, axis in (("row", 3), ("column", 1)):
             if kind == "column" and x.shape[1] < LEAST_ROWS:
                 continue
