@@ -14,7 +14,7 @@ from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
 from amdattn.ops.gemm import grids, planning
 from amdattn.ops.gemm.problem import MAX_REACH, WORD_BYTES, GemmProblem
-from amdattn.ops.gemm.scales import AsScales
+from amdattn.ops.gemm.scales import AsScales, scales_misfit
 from amdattn.ops.gemm.table import Tuned
 
 _LAYOUT = "m, n, k of the plan"
@@ -60,10 +60,10 @@ class GemmPlan(RunnablePlan[GemmProblem]):
             ),
             *(
                 OperandSpec(
-                    *(name, "in", shapes.get(name, ()), FLOAT32, ()),
+                    *(name, "in", shapes.get(name, ()), FLOAT32, rows * p.has_blocks),
                     present=name in shapes,
                     condition=name,
-                    host_check=AsScales(count),
+                    host_check=None if p.has_blocks else AsScales(count),
                     layout=_LAYOUT,
                 )
                 for name, count in (("scale_a", p.m), ("scale_b", p.b_rows))
@@ -79,6 +79,8 @@ class GemmPlan(RunnablePlan[GemmProblem]):
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
         """What in the address or row stride of a and b the kernel cannot take."""
+        if spec.name.startswith("scale") and self.problem.has_blocks:
+            return scales_misfit(operand)
         if spec.name not in ("a", "b"):
             return ""
         wrong = misalignment(operand, self.kernel) or self._overlap(spec, operand)

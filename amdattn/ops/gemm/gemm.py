@@ -21,13 +21,14 @@ from amdattn.ops.gemm import execution, planning, table as gemm_table
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import (
     ALIGN_BYTES,
+    BLOCKS,
     FACTORS,
     LAYOUTS,
     MAX_ALIGNED_STRIDE,
     GemmProblem,
     by_k,
 )
-from amdattn.ops.gemm.scales import scale_view
+from amdattn.ops.gemm.scales import scale_views
 
 
 def gemm_nt(
@@ -80,7 +81,10 @@ def gemm_nt(
         float32 atomic additions in memory, in any order.
     scale_a, scale_b : array, float32, optional
         Of 8-bit operands: what a and b are multiplied by, in float32, behind the sums. With one
-        element all of it; of shape (rows,) or (rows, 1), each row by its own.
+        element all of it; of shape (rows,) or (rows, 1), each row by its own. Of e4m3 in blocks of
+        128 elements of k, too, the last one shorter: scale_a (m, ceil(k / 128)) of each row, and
+        scale_b (ceil(rows of b / 128), ceil(k / 128)) of each 128 rows. Then sums of a block are
+        multiplied by scale_a * scale_b, which is rounded to float32, and added.
     workspace : device array, optional
         See `GemmPlan.run`.
     stream : hipStream_t, optional
@@ -201,15 +205,19 @@ def _product(
         out_dtype = "" if out_view is None else out_view.dtype.name
     b_dtype = inputs["b"].dtype.name if inputs["a"].dtype.itemsize == 1 else ""
     kinds: dict[str, str | None] = {"scale_a": None, "scale_b": None}
-    for name, scale, rows in (("scale_a", scale_a, m), ("scale_b", scale_b, b_rows)):
-        if scale is not None:
-            inputs[name], kinds[name] = scale_view(scale, name, rows, handle)
+    if scale_a is not None or scale_b is not None:
+        scales = scale_views(scale_a, scale_b, (m, b_rows, k), handle)
+        inputs |= {name: view for name, (view, _) in scales.items()}
+        kinds |= {name: kind for name, (_, kind) in scales.items()}
     if k == 0:  # the sums of no products, which those of a few zeros are too
         inputs |= {
             name: (a_few_rows if is_by_k else a_few_columns)(inputs[name])
             for name, is_by_k in (("a", a_by_k), ("b", b_by_k))
         }
         k = inputs["a"].shape[0 if a_by_k else 1]
+        if kinds["scale_a"] == BLOCKS:  # of which there are none
+            del inputs["scale_a"], inputs["scale_b"]
+            kinds = dict.fromkeys(kinds)
     plan = _planned_for(
         runtime.get(inputs["a"].ordinal).ordinal,
         *(

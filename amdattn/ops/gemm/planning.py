@@ -17,7 +17,7 @@ from amdattn.op.plan import Address, Argument, Launch, PerRun, Plan, Stride
 from amdattn.op.workspace import Init, Region, WorkspaceLayout
 from amdattn.ops.gemm import grids
 from amdattn.ops.gemm.cost import Cost, cost, cost_of, estimator
-from amdattn.ops.gemm.problem import ALIGNED, FACTORS, WORD_BYTES, GemmProblem
+from amdattn.ops.gemm.problem import ALIGNED, BLOCK_FACTORS, FACTORS, WORD_BYTES, GemmProblem
 from amdattn.ops.gemm.table import Tuned
 
 GEMM = "gemm_nt"  # of KernelSpec.op
@@ -319,9 +319,13 @@ def _arguments(
         "generation": PerRun() if is_split else 0,
         "scale_a": Address("scale_a") if problem.scale_a else 0,
         "scale_b": Address("scale_b") if problem.scale_b else 0,
-        "scale_a_step": int(problem.scale_a == "row"),
-        "scale_b_step": int(problem.scale_b == "row"),
+        **{f"{name}_step": _step(problem, name) for name in ("scale_a", "scale_b")},
     }
+
+
+def _step(problem: GemmProblem, scale: str) -> Argument:
+    """From a scale to the next row's; of blocks, from a row of them to the next one."""
+    return Stride(scale, "row") if problem.has_blocks else int(getattr(problem, scale) == "row")
 
 
 # -- which kernels take a problem ------------------------------------------------------------------
@@ -362,6 +366,9 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
         multiple = kernel.accepts[f"{name}_multiple"]
         if limits[name] % multiple:
             found.append(Mismatch(name, limits[name], (f"multiples of {multiple}",)))
+    if problem.has_blocks and problem.has_factors and problem.n % BLOCK_FACTORS:
+        allowed = (f"multiples of {BLOCK_FACTORS}",)
+        found.append(Mismatch("n", problem.n, allowed, "of factors with scales of blocks"))
     if not problem.aligned and kernel.accepts["pointer_align_bytes"] > WORD_BYTES:
         found.append(Mismatch("aligned", False, (True,), ALIGNED))
     return found

@@ -8,10 +8,81 @@ from typing import Any
 from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
 from amdattn.dtypes import FLOAT32
+from amdattn.op.plan import Operand
+from amdattn.ops.gemm.problem import BLOCKS, block_shapes
+
+MAX_STEP = 2**21  # from a row of scales of blocks to the next one: 128 are addressed by 31 bits
 
 
-def scale_view(array: Any, name: str, rows: int, stream: int) -> tuple[View, str]:
+def scale_views(
+    scale_a: Any, scale_b: Any, sizes: tuple[int, int, int], stream: int
+) -> dict[str, tuple[View, str]]:
+    """Scales of a and b, of which one may be None, and what each is of.
+
+    Where k is one block a's are its rows' as well; then b's tell which.
+
+    sizes : m, rows of b, and k
+
+    Raises
+    ------
+    ValueError
+        As `scale_view`; or one is of blocks and the other is not.
+    """
+    given = {name: x for name, x in (("scale_a", scale_a), ("scale_b", scale_b)) if x is not None}
+    views = {name: as_view(x, name, stream) for name, x in given.items()}
+    wanted = dict(zip(("scale_a", "scale_b"), block_shapes(*sizes), strict=True))
+    rows = dict(zip(("scale_a", "scale_b"), sizes, strict=False))
+    fits = {name for name, view in views.items() if view.shape == wanted[name]}
+    only = {name for name in fits if not _is_of_rows(wanted[name], rows[name])}
+    if not only:
+        return {
+            name: scale_view(x, name, rows[name], stream, wanted[name]) for name, x in given.items()
+        }
+    for name in ("scale_a", "scale_b"):
+        if name not in fits:
+            (other,) = only
+            shape = views[name].shape if name in views else None
+            raise ValueError(
+                f"{name} has shape {shape}; with {other} of {wanted[other]}, an element for each "
+                f"block, it must be {wanted[name]}"
+                if shape is not None
+                else f"{name}=None must be {wanted[name]}, with {other} of {wanted[other]}, an "
+                "element for each block"
+            )
+    for name, view in views.items():
+        _check_dtype(view, name)
+        if view.on_device and view.shape[1] > 1 and view.strides[1] != 1:
+            raise ValueError(
+                f"{name} has shape {view.shape} and strides {view.strides} (elements); on the "
+                "device scales of a row of blocks must follow each other, with a stride of 1"
+            )
+    return {name: (view, BLOCKS) for name, view in views.items()}
+
+
+def _is_of_rows(shape: tuple[int, ...], rows: int) -> bool:
+    """Whether scales of this shape are of rows, or one is of all."""
+    return all(length == 1 for length in shape) or shape in ((rows,), (rows, 1), (1, rows))
+
+
+def scales_misfit(operand: Operand) -> str:
+    """What in the strides of scales of blocks no kernel takes, or ""."""
+    step = operand.strides["row"]
+    if 0 <= step <= MAX_STEP:
+        return ""
+    return f"row stride {step}, which must be in 0..{MAX_STEP}"
+
+
+def _check_dtype(view: View, name: str) -> None:
+    if view.dtype is not FLOAT32:
+        raise ValueError(f"{name} has dtype {view.dtype.name}; it must be float32")
+
+
+def scale_view(
+    array: Any, name: str, rows: int, stream: int, of_blocks: tuple[int, ...] = ()
+) -> tuple[View, str]:
     """A float32 for all of an operand, or one for each of its rows; and which of them it is.
+
+    of_blocks : the shape that scales of blocks have, for the message; (): there are none.
 
     Returns
     -------
@@ -25,8 +96,7 @@ def scale_view(array: Any, name: str, rows: int, stream: int) -> tuple[View, str
         Another type or shape, or elements of device memory that do not follow each other.
     """
     view = as_view(array, name, stream)
-    if view.dtype is not FLOAT32:
-        raise ValueError(f"{name} has dtype {view.dtype.name}; it must be float32")
+    _check_dtype(view, name)
     shape = view.shape
     if all(length == 1 for length in shape):
         count, kind = 1, "tensor"
@@ -35,7 +105,7 @@ def scale_view(array: Any, name: str, rows: int, stream: int) -> tuple[View, str
     else:
         raise ValueError(
             f"{name} has shape {shape}; it must have one element, or be ({rows},) or ({rows}, 1), "
-            "an element for each row"
+            "an element for each row" + f", or {of_blocks}, one for each block" * bool(of_blocks)
         )
     steps = [step for step, length in zip(view.strides, shape, strict=True) if length > 1]
     if view.on_device and steps not in ([], [1]):
