@@ -13,10 +13,11 @@ from build_scripts import preload
 from build_scripts.limits import MAX_GRID_YZ, workgroups
 from build_scripts.toolchain import LLVM22
 
+_BLOCKS = (128, 4, 4, 1)  # of a row of 128 columns: 16 lanes, of float32 too
 # Columns of a row that a workgroup holds at once, rows at once, rows of a lane one after the other,
 # chunks in a lane. Of float32 a chunk has half of the columns, and a lane twice as many.
 _SHAPES = (
-    *((64, 8, 1, 1), (64, 8, 4, 1), (512, 1, 1, 1), (1024, 1, 1, 2), (1024, 1, 2, 2)),
+    *((64, 8, 1, 1), (64, 8, 4, 1), _BLOCKS, (512, 1, 1, 1), (1024, 1, 1, 2), (1024, 1, 2, 2)),
     *((1024, 1, 4, 2), (4096, 1, 1, 4), (4096, 1, 1, 2), (8192, 1, 1, 4), (8192, 1, 1, 2)),
     *((16384, 1, 1, 4), (16384, 1, 1, 2)),
 )
@@ -35,7 +36,8 @@ def quantize_members() -> Iterator[dict[str, Any]]:
     for dtype, to in itertools.product(_FROM, NARROW):
         chunk = _CHUNK_BYTES // as_dtype(dtype).itemsize
         for shape in _SHAPES:
-            yield _member(dtype, to, chunk, *shape)
+            if shape != _BLOCKS or to == NARROW[0]:  # as products take them
+                yield _member(dtype, to, chunk, *shape)
         yield _member(dtype, to, chunk, *_LOOP, loops=True)
         yield _member(dtype, to, 1, *_ONE_BY_ONE)
     for dtype in _FROM:
@@ -58,7 +60,7 @@ def _member(
     steps: int,
     loops: bool = False,
 ) -> dict[str, Any]:
-    if dtype == "fp32" and rows == 1:
+    if dtype == "fp32" and (rows == 1 or (columns, rows, row_steps, steps) == _BLOCKS):
         steps *= 2
     row_lanes = columns // (chunk * steps)
     defines = {

@@ -18,6 +18,7 @@ from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
 from amdattn.ops.gemm.scales import AsScales, scale_view
 from amdattn.ops.quantize import planning
+from amdattn.ops.quantize.blocks import as_rows, check_block
 from amdattn.ops.quantize.problem import NARROW, PER, QuantizeProblem, chosen
 
 _LAYOUT = "shape of x"
@@ -31,6 +32,7 @@ def quantize_fp8(
     scale: Any = None,
     out: Any = None,
     out_scale: Any = None,
+    block: tuple[int, int] | None = None,
     workspace: Any = None,
     stream: Any = None,
 ) -> tuple[Any, Any]:
@@ -59,6 +61,9 @@ def quantize_fp8(
     out : array, (rows, columns), of y's type, optional
     out_scale : array, float32, (rows, 1) or, per tensor, (1,), optional
         Written instead of new arrays; they share no memory with x or each other.
+    block : (1, 128), optional
+        A scale is made of each 128 numbers of a row, as `gemm_nt` takes those of a. Columns are a
+        multiple of 128, on the device rows follow each other; the results are new arrays.
     workspace : device array, optional
         See `QuantizePlan.run`.
     stream : hipStream_t, optional
@@ -69,7 +74,7 @@ def quantize_fp8(
     -------
     y : array, (rows, columns)
         Of the kind of `x`.
-    scale : array, float32, (rows, 1) or, per tensor, (1,)
+    scale : array, float32, (rows, 1) or, per tensor, (1,), or, of blocks, (rows, columns / 128)
         What y is multiplied by to be x again; the one that was given, if one was.
 
     Raises
@@ -87,6 +92,15 @@ def quantize_fp8(
     if len(shape) != 2:
         raise ValueError(f"x has shape {shape}; it must have 2 dimensions")
     per = chosen("per", per, PER)
+    if block is not None:
+        check_block(block, shape[1])
+        for name, value in (("scale", scale), ("out", out), ("out_scale", out_scale)):
+            if value is not None:
+                raise ValueError(f"{name} was given with block={block}, of which both are made")
+        if per != PER[0]:
+            raise ValueError(f"per={per!r} must be {PER[0]!r} with block={block}")
+        views = (as_rows(views[0]),)
+    of_rows = views[0].shape
     if scale is not None:
         if out_scale is not None:
             raise ValueError("out_scale was given, but no scale is made: scale was given")
@@ -97,13 +111,15 @@ def quantize_fp8(
     if dtype is None and out is not None:
         dtype, text = output_view(out, "out", handle).dtype, "out has dtype {}; it must be"
     to = _narrow(dtype, device.props.architecture, text)
-    lengths = max(1, shape[0]), max(1, shape[1])
+    lengths = max(1, of_rows[0]), max(1, of_rows[1])
     facts = *lengths, views[0].dtype.name, to, per, scale is not None
     plan = _planned_for(device.ordinal, *facts)
-    if 0 in shape:
+    if 0 in of_rows:
         y, made = _of_nothing(x, views, out, out_scale, plan, handle)
     else:
         y, made = plan.execute(x, views, (out, out_scale), "", handle, workspace)
+    if block is not None:
+        return y.reshape(shape), made.reshape((shape[0], shape[1] // block[1]))
     return y, made if scale is None else scale
 
 
