@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from amdattn.dtypes import as_dtype
-from amdattn.ops.quantize.planning import GRID, MAXIMA, MAXIMA_GRID, QUANTIZE_FP8
+from amdattn.ops.gemm.problem import BLOCK
+from amdattn.ops.quantize.planning import (
+    GRID,
+    GRID_OF_BLOCKS,
+    MAXIMA,
+    MAXIMA_GRID,
+    OF_BLOCKS,
+    QUANTIZE_FP8,
+)
 from amdattn.ops.quantize.problem import NARROW
 from build_scripts import preload
 from build_scripts.limits import MAX_GRID_YZ, workgroups
@@ -40,6 +48,8 @@ def quantize_members() -> Iterator[dict[str, Any]]:
                 yield _member(dtype, to, chunk, *shape)
         yield _member(dtype, to, chunk, *_LOOP, loops=True)
         yield _member(dtype, to, 1, *_ONE_BY_ONE)
+    for dtype in _FROM:
+        yield _of_blocks(dtype)
     for dtype in _FROM:
         for chunk in (_CHUNK_BYTES // as_dtype(dtype).itemsize, 1):
             yield _maxima(dtype, chunk)
@@ -93,6 +103,38 @@ def _member(
             # Least and greatest; where no scale is made of a row workgroups share the columns.
             "columns": [chunk, _MAX_COLUMNS],
             "columns_of_row": [chunk, _MAX_COLUMNS if loops else columns],
+            "rows": [1, _MAX_ROWS],
+            "pointer_align_bytes": as_dtype(dtype).itemsize,
+            "row_stride": "any",
+        },
+        "limits": _limits,
+        **_common(dtype, defines),
+    }
+
+
+def _of_blocks(dtype: str) -> dict[str, Any]:
+    chunk = _CHUNK_BYTES // as_dtype(dtype).itemsize
+    defines = {
+        "FROM": f"Wide::{_FROM[dtype]}",
+        "TO": _TO["e4m3"],
+        "CHUNK": chunk,
+        **preload.defines(_HEADER, _STRUCT),
+    }
+    row_lanes, lanes = BLOCK // chunk, 256
+    params = {"row_lanes": row_lanes, "row_steps": 1, "steps": BLOCK * row_lanes // lanes}
+    return {
+        "name": f"quantize_{dtype}_e4m3_blocks",
+        "source": "kernels/quantize_blocks.hip",
+        "header": _HEADER,
+        "struct": _STRUCT,
+        "flags": preload.FLAGS,
+        "op": OF_BLOCKS,
+        "params": {**params, "chunk": chunk},
+        "tile": ("rows", "columns"),
+        "grid": GRID_OF_BLOCKS,
+        "accepts": {
+            "to": ["e4m3"],
+            "columns": [BLOCK, _MAX_COLUMNS],
             "rows": [1, _MAX_ROWS],
             "pointer_align_bytes": as_dtype(dtype).itemsize,
             "row_stride": "any",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from amdattn import scalars
 from amdattn.arrays.buffers import View
 from amdattn.errors import UnsupportedProblem
-from amdattn.ops.gemm.problem import BLOCK
+from amdattn.ops.quantize.problem import BLOCK
 
 SHAPES = (1, BLOCK), (BLOCK, BLOCK)  # that `gemm_nt` takes, of a and of b
 
@@ -21,8 +21,6 @@ def check_block(block: object, columns: int) -> None:
     lengths = tuple(block) if isinstance(block, tuple | list) else ()
     if tuple(scalars.integer("block", length) for length in lengths) not in SHAPES:
         raise ValueError(f"block={block!r} must be {have}")
-    if lengths != SHAPES[0]:
-        raise UnsupportedProblem(f"block={block!r} is not built (have {SHAPES[0]})")
     if columns % BLOCK:
         raise UnsupportedProblem(
             f"columns={columns} with block={block!r} is not built (have multiples of {BLOCK})"

@@ -19,7 +19,7 @@ from amdattn.op.spec import OperandSpec, Specs
 from amdattn.ops.gemm.scales import AsScales, scale_view
 from amdattn.ops.quantize import planning
 from amdattn.ops.quantize.blocks import as_rows, check_block
-from amdattn.ops.quantize.problem import NARROW, PER, QuantizeProblem, chosen
+from amdattn.ops.quantize.problem import BLOCK, BLOCKS, NARROW, PER, QuantizeProblem, chosen
 
 _LAYOUT = "shape of x"
 
@@ -61,9 +61,10 @@ def quantize_fp8(
     out : array, (rows, columns), of y's type, optional
     out_scale : array, float32, (rows, 1) or, per tensor, (1,), optional
         Written instead of new arrays; they share no memory with x or each other.
-    block : (1, 128), optional
-        A scale is made of each 128 numbers of a row, as `gemm_nt` takes those of a. Columns are a
-        multiple of 128, on the device rows follow each other; the results are new arrays.
+    block : (1, 128) or (128, 128), optional
+        A scale is made of each 128 numbers of a row, or of these of 128 rows, of which the last
+        ones may be fewer: as `gemm_nt` takes those of a and of b, in e4m3. Columns are a multiple
+        of 128, on the device rows of (1, 128) follow each other; the results are new arrays.
     workspace : device array, optional
         See `QuantizePlan.run`.
     stream : hipStream_t, optional
@@ -74,7 +75,7 @@ def quantize_fp8(
     -------
     y : array, (rows, columns)
         Of the kind of `x`.
-    scale : array, float32, (rows, 1) or, per tensor, (1,), or, of blocks, (rows, columns / 128)
+    scale : array, float32, (rows, 1), per tensor (1,), one of each block in rows of blocks
         What y is multiplied by to be x again; the one that was given, if one was.
 
     Raises
@@ -99,7 +100,10 @@ def quantize_fp8(
                 raise ValueError(f"{name} was given with block={block}, of which both are made")
         if per != PER[0]:
             raise ValueError(f"per={per!r} must be {PER[0]!r} with block={block}")
-        views = (as_rows(views[0]),)
+        if block[0] == 1:
+            views = (as_rows(views[0]),)
+        else:
+            per = BLOCKS
     of_rows = views[0].shape
     if scale is not None:
         if out_scale is not None:
@@ -111,7 +115,7 @@ def quantize_fp8(
     if dtype is None and out is not None:
         dtype, text = output_view(out, "out", handle).dtype, "out has dtype {}; it must be"
     to = _narrow(dtype, device.props.architecture, text)
-    lengths = max(1, of_rows[0]), max(1, of_rows[1])
+    lengths = max(1, of_rows[0]), max(1 if block is None else BLOCK, of_rows[1])
     facts = *lengths, views[0].dtype.name, to, per, scale is not None
     plan = _planned_for(device.ordinal, *facts)
     if 0 in of_rows:
@@ -119,7 +123,7 @@ def quantize_fp8(
     else:
         y, made = plan.execute(x, views, (out, out_scale), "", handle, workspace)
     if block is not None:
-        return y.reshape(shape), made.reshape((shape[0], shape[1] // block[1]))
+        return y.reshape(shape), made.reshape((-(-shape[0] // block[0]), shape[1] // block[1]))
     return y, made if scale is None else scale
 
 
@@ -193,7 +197,7 @@ class QuantizePlan(RunnablePlan[QuantizeProblem]):
             ),
             OperandSpec("out", "out", shape, narrow, rows, layout=_LAYOUT),
             OperandSpec(
-                *("out_scale", "out", p.scale_shape, FLOAT32, rows[: p.per == "row"]),
+                *("out_scale", "out", p.scale_shape, FLOAT32, rows[: p.per != "tensor"]),
                 present=not p.scale,
                 condition="scale",
                 layout=f"per {p.per}",
@@ -208,9 +212,9 @@ class QuantizePlan(RunnablePlan[QuantizeProblem]):
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
         """That scales do not follow each other."""
-        step = operand.strides["row"]
-        if spec.name == "out_scale" and step != 1:
-            return f"row stride {step}, which must be 1"
+        step, wanted = operand.strides["row"], spec.shape[-1]
+        if spec.name == "out_scale" and step != wanted:
+            return f"row stride {step}, which must be {wanted}"
         return ""
 
     def run(
@@ -243,12 +247,12 @@ def _of_nothing(
 ) -> tuple[Any, Any]:
     """Results without elements; every check is made of them, too."""
     x, p = views[0], plan.problem
-    if not p.scale and (p.per == "tensor" or x.shape[0] > 0):
+    if not p.scale and (p.per == "tensor" or (p.per == "row" and x.shape[0] > 0)):
         raise ValueError(f"x has shape {x.shape}, of which no scale can be made per {p.per}")
     dtype = p.narrow(plan.props.architecture)
     must = {"out": (x.shape, dtype)}
     if not p.scale:
-        must["out_scale"] = (0, 1), FLOAT32
+        must["out_scale"] = (0, 1), FLOAT32  # no elements, of whatever shape
     named = dict(zip(("x", "scale"), views, strict=False))
     results: dict[str, Any] = {}
     for name, array in (("out", out), ("out_scale", out_scale)):
