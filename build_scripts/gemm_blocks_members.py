@@ -9,16 +9,17 @@ from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.ops.gemm.problem import BLOCKS
 from build_scripts.gemm_tiles_members import tile_member
 
-# As of gemm_tiles_members: 128 sums of a lane are what vector registers hold besides all else.
-_TILE = ("blocks_t256x128", 4, 2, 2, 3, 1)
-# Accumulation registers: operands of two steps, then a step's loads and scales of two steps, or,
-# where loads go straight to LDS, scales of four.
-_LAST = {False: 251, True: 215}
+# As of gemm_tiles_members: 128 sums of a lane are what vector registers hold besides all else. And
+# the last accumulation register, of operands of two steps, loads on their way, and scales ahead.
+_WIDE, _SMALL = ("blocks_t256x128", 4, 2, 2, 3, 1), ("blocks_t128x128", 2, 2, 2, 3, 1)
+_LAST = {(False, _WIDE): 251, (True, _WIDE): 215, (False, _SMALL): 207}
 
 
 def gemm_blocks_members() -> Iterator[dict[str, Any]]:
     """Every member: e4m3 times e4m3."""
     for arch in ARCHITECTURES.values():
-        member = tile_member(arch, "e4m3", "nt", *_TILE, LAST=_LAST[arch.converts_bf16])
-        accepts = {**member["accepts"], "scales": [BLOCKS]}
-        yield {**member, "source": "kernels/gemm_blocks.hip", "accepts": accepts}
+        for (direct, tile), last in _LAST.items():
+            if direct == arch.converts_bf16:
+                member = tile_member(arch, "e4m3", "nt", *tile, LAST=last)
+                accepts = {**member["accepts"], "scales": [BLOCKS]}
+                yield {**member, "source": "kernels/gemm_blocks.hip", "accepts": accepts}

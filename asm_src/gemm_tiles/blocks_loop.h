@@ -52,23 +52,24 @@ struct BlockLoads : TileLoads<S> {
     ordered::settle_uniform(this->write_a[0]);
     ordered::settle_uniform(this->write_b[0]);
   }
-  template <int n>
+  // Of two steps that are on their way each has a set of registers.
+  template <int set, int n>
   __device__ __forceinline__ void load() {
+    constexpr int kTo = Registers::staged(set, n);
     if constexpr (S::kDirect)
       TileLoads<S>::template load<n>();
     else if constexpr (n < S::kLoadsA)
-      ordered::buffer_load_acc<Registers::staged(n), 4>(this->offset_a[n], this->buffer_a);
+      ordered::buffer_load_acc<kTo, 4>(this->offset_a[n], this->buffer_a);
     else
-      ordered::buffer_load_acc<Registers::staged(n), 4>(this->offset_b[n - S::kLoadsA],
-                                                        this->buffer_b);
+      ordered::buffer_load_acc<kTo, 4>(this->offset_b[n - S::kLoadsA], this->buffer_b);
   }
-  template <int n>
+  template <int set, int n>
   __device__ __forceinline__ void store() const {
+    constexpr int kFrom = Registers::staged(set, n);
     if constexpr (n < S::kLoadsA)
-      ordered::ds_write_b128_acc<Registers::staged(n), n * S::kBlockBytes>(this->write_a[0]);
+      ordered::ds_write_b128_acc<kFrom, n * S::kBlockBytes>(this->write_a[0]);
     else
-      ordered::ds_write_b128_acc<Registers::staged(n), (n - S::kLoadsA) * S::kBlockBytes>(
-          this->write_b[0]);
+      ordered::ds_write_b128_acc<kFrom, (n - S::kLoadsA) * S::kBlockBytes>(this->write_b[0]);
   }
 };
 
@@ -198,9 +199,8 @@ struct BlockLoop {
     });
     unroll<S::kLoads>([&]<int n>() {
       if constexpr (!S::kDirect && Order::store(n) == slot) {
-        constexpr int kMore = Order::scale_loads_before(turn, slot);
-        ordered::s_waitcnt<S::kLoads - 1 - n + kMore, ordered::kAnyLgkm>();
-        loads.template store<n>();
+        ordered::s_waitcnt<Order::loads_behind(turn, n), ordered::kAnyLgkm>();
+        loads.template store<turn, n>();
       }
       if constexpr (Order::load(n) == slot) {
         if constexpr (S::kDirect && !Order::is_first(n)) {
@@ -209,7 +209,7 @@ struct BlockLoop {
             if constexpr (Order::read(m) == slot && is_between(m)) read<turn, m>();
           });
         }
-        loads.template load<n>();
+        loads.template load<turn + 1, n>();
       }
     });
     unroll<Order::kScales>([&]<int n>() {
@@ -265,7 +265,7 @@ struct BlockLoop {
     unroll<S::kLoads>([&]<int n>() {
       loads.template prepare<n>();
       if constexpr (S::kDirect) ordered::s_nop<1>();
-      loads.template load<n>();
+      loads.template load<step, n>();
     });
     loads.template advance<0>();
     if constexpr (S::kDirect) {
@@ -276,8 +276,9 @@ struct BlockLoop {
     }
     end();
   }
+  template <int step>
   __device__ __forceinline__ void store_step() {
-    unroll<S::kLoads>([&]<int n>() { loads.template store<n>(); });
+    unroll<S::kLoads>([&]<int n>() { loads.template store<step, n>(); });
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
     ordered::s_barrier();
   }
@@ -294,10 +295,10 @@ struct BlockLoop {
       ordered::s_waitcnt<(S::kStages - 1) * S::kLoads, ordered::kAnyLgkm>();
       ordered::s_barrier();
     } else {
-      load_step<0>();
-      ordered::s_waitcnt<0, ordered::kAnyLgkm>();
-      store_step();
-      load_step<0>();
+      unroll<Registers::kSteps>([&]<int step>() { load_step<step>(); });
+      ordered::s_waitcnt<(Registers::kSteps - 1) * S::kLoads, ordered::kAnyLgkm>();
+      store_step<0>();
+      load_step<Registers::kSteps>();
     }
     unroll<Order::kReads>([&]<int n>() { read<kBefore, n>(); });
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
@@ -307,9 +308,9 @@ struct BlockLoop {
         if constexpr (Order::turn_b(j) != 0) turn(read_b[j]);
       });
     } else {
-      ordered::s_waitcnt<0, ordered::kAnyLgkm>();
+      ordered::s_waitcnt<(Registers::kSteps - 1) * S::kLoads, ordered::kAnyLgkm>();
       ordered::s_barrier();
-      store_step();
+      store_step<1>();
     }
     unroll<Order::kScales>([&]<int n>() {
       if constexpr (Order::take(n).turn == kBefore) scales.template take<n>();

@@ -13,7 +13,9 @@ struct BlockOrder {
   static constexpr int kSlots = S::kFragments * kOfFragment, kSums = 16;
   static constexpr int kReads = S::kReadsOfRow * (S::kM + S::kN), kLoads = S::kLoads;
   static constexpr int kTurns = Registers::kTurns, kScales = S::kM + Registers::kScalesOfB;
-  static_assert(S::kM == 4 && S::kN == 2 && kOfFragment == (kDirect ? 2 : 8));
+  static constexpr bool kIsShort = Registers::kIsShort;
+  static_assert(S::kN == 2 && (S::kM == 4 || (S::kM == 2 && !kDirect)));
+  static_assert(kOfFragment == (kDirect ? 2 : 8));
 
   // Of the sums of the fragment before, those that are added in front of the nth slot of one.
   static constexpr int sums_before(int f, int nth) {
@@ -27,10 +29,15 @@ struct BlockOrder {
   static constexpr int kRead = kSlots / 2 + 1, kWritten = kSlots - 2;
   static constexpr int read(int n) {
     if (kDirect) return n < 2 ? 0 : n / 2 + 1;
+    constexpr int kShort[] = {0, 0, 2, 3, 4, 5, 6, 7, 8, 8, 10, 11, 12, 13, 14, 15};
+    if (kIsShort) return kShort[n];
     constexpr int kSix[] = {0, 2, 3, 4, 5, 6};
     return n / 6 * kOfFragment + kSix[n % 6];
   }
-  static constexpr int store(int n) { return kRead + 3 + 2 * n; }
+  static constexpr int store(int n) {
+    constexpr int kShort[] = {18, 19, 20, 21, 22, 23, 24, 26};
+    return kIsShort ? kShort[n] : kRead + 3 + 2 * n;
+  }
   static constexpr int load(int n) {
     constexpr int kSlot[] = {2, 3, 4, 4, 5, 6, 7, 8, 8, 9, 10, 11};
     return kDirect ? kSlot[n] : 2 + n + n / 6 * 2;
@@ -42,8 +49,11 @@ struct BlockOrder {
   }
   static constexpr bool is_first(int n) { return n == 0 || load(n - 1) != load(n); }  // of a slot
   // Behind loads: to the next step, and what of it there is.
-  static constexpr int kAdvance[] = {kDirect ? 13 : 18, kDirect ? 13 : 19};
-  static constexpr int kEnds = kDirect ? 14 : 20;
+  static constexpr int kAdvance[] = {kDirect    ? 13
+                                     : kIsShort ? 12
+                                                : 18,
+                                     kDirect || kIsShort ? 13 : 19};
+  static constexpr int kEnds = kDirect || kIsShort ? 14 : 20;
   // To the next stage: addresses of reads of A, behind their last ones, and of B, in the next step.
   static constexpr int kTurnA = 14;
   static constexpr int turn_b(int j) { return j < 2 ? kSlots - 1 : 0; }
@@ -56,6 +66,8 @@ struct BlockOrder {
   };
   static constexpr At take(int n) {
     constexpr int kLast = kTurns - 1;
+    constexpr At kShort[] = {{kLast, 26}, {0, 0}, {kLast, 28}, {kLast, 29}};
+    if (kIsShort) return kShort[n];
     constexpr int kFragment[] = {5, 6, 7};
     if (n < 3) return {kLast, kFragment[n] * kOfFragment};
     if (n == 3) return {0, kOfFragment};
@@ -65,6 +77,8 @@ struct BlockOrder {
   // Loads of the next ones are behind that; straight to LDS they are there two turns later.
   static constexpr At load_scale(int n) {
     constexpr At kAt[] = {{0, 12}, {0, 15}, {1, 12}, {2, 12}, {1, 15}, {2, 15}};
+    constexpr int kShort[] = {25, 27, 28, 29};
+    if (kIsShort) return {1, kShort[n]};
     constexpr int kSlot[] = {43, 45, 47, 51, 53, 55};
     return kDirect ? kAt[n] : At{0, kSlot[n]};
   }
@@ -73,6 +87,13 @@ struct BlockOrder {
     for (int n = 0; n < kScales; ++n)
       count += load_scale(n).turn == turn && load_scale(n).slot < slot;
     return count;
+  }
+
+  // Of a store, the loads behind that which it needs.
+  static constexpr int loads_behind(int turn, int n) {
+    const int count = kLoads - 1 - n + scale_loads_before(turn, store(n));
+    return kIsShort ? count + kLoads + scale_loads_before((turn + kTurns - 1) % kTurns, kSlots)
+                    : count;
   }
 
   // Sums may be read so many wait states behind their last matrix instruction: its passes, and a

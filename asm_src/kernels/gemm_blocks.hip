@@ -11,8 +11,8 @@
 //   LDS                   operands of the next step to registers; the one behind it to LDS
 //   memory                that, or the one behind it; scales of the next two or four steps
 //
-// 128 sums and 32 partial ones are in vector registers: accumulation registers, which the vector
-// unit cannot read, have the operands of two steps. At the end sums go there, from where the
+// 128 or 64 sums and 32 partial ones are in vector registers: accumulation registers, which the
+// vector unit cannot read, have the operands of two steps. At the end sums go there, from where the
 // epilogue takes them.
 #include "gemm_tiles/blocks_loop.h"
 #include "gemm_tiles/epilogue.h"

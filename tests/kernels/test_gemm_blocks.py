@@ -12,7 +12,7 @@ import amdattn
 from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm.cases import GemmCase, expected
 from amdattn.ops.gemm.problem import BLOCK, BLOCKS, GemmProblem
-from tests.support.gemm_family import OF_BLOCKS, Call
+from tests.support.gemm_family import OF_BLOCKS, Call, planned
 
 Array = npt.NDArray[Any]
 NAMES = [row.name for row in OF_BLOCKS]
@@ -83,7 +83,9 @@ def test_equal_bits_and_no_findings(name: str) -> None:
             assert again.tobytes() == first.tobytes()
 
 
-def product(a: Array, b: Array, scale_a: Array, scale_b: Array) -> tuple[Array, Array, Array]:
+def product(
+    name: str, a: Array, b: Array, scale_a: Array, scale_b: Array
+) -> tuple[Array, Array, Array]:
     """What the kernel makes in float32; what it must be; and by how much it may miss that."""
     problem = GemmProblem(
         *(len(a), len(b), a.shape[1], ARCH.fp8, "float32"),
@@ -91,7 +93,7 @@ def product(a: Array, b: Array, scale_a: Array, scale_b: Array) -> tuple[Array, 
         scale_b=BLOCKS,
     )
     inputs = {"a": a, "b": b, "scale_a": scale_a, "scale_b": scale_b}
-    out = amdattn.gemm_nt(a, b, scale_a=scale_a, scale_b=scale_b, out_dtype="float32")
+    out = planned(problem, name).run(a, b, scale_a=scale_a, scale_b=scale_b)
     with np.errstate(invalid="ignore", over="ignore"):
         best = expected(GemmCase(problem), inputs)["out"].values
     slack = 2.0**-16 * np.nanmax(np.where(np.isinf(best), np.nan, np.abs(best)), initial=0.0)
@@ -109,15 +111,16 @@ def operands(m: int, n: int, k: int) -> tuple[Array, Array, Array, Array]:
     return a, b, of_a, of_b
 
 
-def test_scales_that_are_no_usual_numbers() -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_scales_that_are_no_usual_numbers(name: str) -> None:
     """0, infinite, NaN of any payload and denormal ones reach their rows and blocks, no others."""
     a, b, of_a, of_b = operands(300, 260, 528)
-    usual, *_ = product(a, b, of_a, of_b)
+    usual, *_ = product(name, a, b, of_a, of_b)
     of_a[3, 1], of_a[40, 4], of_a[299, 0], of_a[7, 2] = np.inf, -np.inf, np.nan, 2.0**-140
     of_a.view(np.uint32)[70, 3] = 0x7FFFFFFF
     of_a[9] = 0
     of_b[2, 2] = 0
-    out, best, slack = product(a, b, of_a, of_b)
+    out, best, slack = product(name, a, b, of_a, of_b)
     assert (np.isnan(out) == np.isnan(best)).all()
     assert np.isnan(out[[70, 299]]).all() and (out[9] == 0).all()
     finite = np.isfinite(best)
@@ -126,24 +129,26 @@ def test_scales_that_are_no_usual_numbers() -> None:
     others = [row for row in range(300) if row not in (3, 7, 9, 40, 70, 299)]
     assert (out[others, :256] == usual[others, :256]).all(), "rows beside them are as without"
     of_b[1, 4] = np.nan
-    out, best, _ = product(a, b, of_a, of_b)
+    out, best, _ = product(name, a, b, of_a, of_b)
     assert (np.isnan(out) == np.isnan(best)).all() and np.isnan(out[:, 128:256]).all()
 
 
-def test_an_infinite_scale_of_zeros_is_nan() -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_an_infinite_scale_of_zeros_is_nan(name: str) -> None:
     """As products of float64 are."""
     a, b, of_a, of_b = operands(5, 7, 256)
     a[2, 128:] = 0
     of_a[2, 1] = np.inf
-    out, best, _ = product(a, b, of_a, of_b)
+    out, best, _ = product(name, a, b, of_a, of_b)
     assert np.isnan(out[2]).all() and (np.isnan(out) == np.isnan(best)).all()
 
 
-def test_numbers_that_are_none() -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_numbers_that_are_none(name: str) -> None:
     """NaN of e4m3 reach their rows and columns."""
     a, b, of_a, of_b = operands(130, 140, 400)
     a[3, 17], b[139, 399] = np.nan, np.nan
-    out, best, slack = product(a, b, of_a, of_b)
+    out, best, slack = product(name, a, b, of_a, of_b)
     assert (np.isnan(out) == np.isnan(best)).all() and np.isnan(out[3]).all()
     finite = np.isfinite(best)
     assert (np.abs(out - best)[finite] <= slack).all()
@@ -153,27 +158,25 @@ def test_numbers_that_are_none() -> None:
 def test_a_row_does_not_depend_on_the_others(name: str) -> None:
     m, n = TILES[name]
     a, b, of_a, of_b = operands(m + 9, n + 5, 272)
-    whole, *_ = product(a, b, of_a, of_b)
-    alone, *_ = product(a[m:], b, of_a[m:], of_b)
+    whole, *_ = product(name, a, b, of_a, of_b)
+    alone, *_ = product(name, a[m:], b, of_a[m:], of_b)
     assert alone.tobytes() == whole[m:].tobytes()
     a[:m], of_a[:m] = np.nan, np.nan
-    again, *_ = product(a, b, of_a, of_b)
+    again, *_ = product(name, a, b, of_a, of_b)
     assert again[m:].tobytes() == whole[m:].tobytes()
 
 
-def test_scales_inside_of_others() -> None:
+@pytest.mark.parametrize("name", NAMES)
+def test_scales_inside_of_others(name: str) -> None:
     """Rows of scales may lie apart, beside NaN; what is behind their last one is nobody's."""
     a, b, of_a, of_b = operands(261, 133, 400)
-    best, *_ = product(a, b, of_a, of_b)
+    best, *_ = product(name, a, b, of_a, of_b)
     apart = []
     for scales in (of_a, of_b):
         wide = np.full((len(scales), 9), np.nan, np.float32)
         wide[:, 2:6] = scales
         apart.append(amdattn.asarray(wide)[:, 2:6])
-    out = amdattn.gemm_nt(
-        *(amdattn.asarray(x) for x in (a, b)),
-        scale_a=apart[0],
-        scale_b=apart[1],
-        out_dtype="float32",
-    )
+    problem = GemmProblem(261, 133, 400, ARCH.fp8, "float32", scale_a=BLOCKS, scale_b=BLOCKS)
+    on_device = (amdattn.asarray(x) for x in (a, b))
+    out = planned(problem, name).run(*on_device, scale_a=apart[0], scale_b=apart[1])
     assert (out.numpy() == best).all()

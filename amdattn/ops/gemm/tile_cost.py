@@ -39,6 +39,7 @@ _CLK = {
 # Of scales of blocks.
 _CLK_OF_BLOCKS = {
     (False, 8): _Clk(31, 31, 5300, 5700),
+    (False, 4): _Clk(33, 33, 4300, 4000),
     (True, 8): _Clk(72, 72, 5600, 5400),
 }
 
