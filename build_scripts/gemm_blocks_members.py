@@ -12,7 +12,7 @@ from build_scripts.gemm_tiles_members import tile_member
 # As of gemm_tiles_members: 128 sums of a lane are what vector registers hold besides all else. And
 # the last accumulation register, of operands of two steps, loads on their way, and scales ahead.
 _WIDE, _SMALL = ("blocks_t256x128", 4, 2, 2, 3, 1), ("blocks_t128x128", 2, 2, 2, 3, 1)
-_LAST = {(False, _WIDE): 251, (True, _WIDE): 215, (False, _SMALL): 207}
+_LAST = {(False, _WIDE): 251, (True, _WIDE): 215, (False, _SMALL): 207, (True, _SMALL): 143}
 
 
 def gemm_blocks_members() -> Iterator[dict[str, Any]]:

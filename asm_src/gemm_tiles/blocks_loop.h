@@ -161,7 +161,7 @@ struct BlockLoop {
   __device__ __forceinline__ void between() {
     constexpr int f = slot / Order::kOfFragment, i = slot % Order::kOfFragment;
     constexpr int kBefore = (f + S::kFragments - 1) % S::kFragments;  // whose sums are added
-    constexpr bool kSumsFirst = S::kDirect && i == 1 && slot != Order::kAdvance[0];
+    constexpr bool kSumsFirst = S::kDirect && i == 1 && slot != Order::advance(0);
     barriers<turn, slot>();
     if constexpr (S::kDirect)
       unroll<S::kLoads>([&]<int n>() {
@@ -243,8 +243,8 @@ struct BlockLoop {
       });
       if constexpr (slot == 0) loads.stages.advance();
     }
-    if constexpr (slot == Order::kAdvance[0]) loads.template advance<0>();
-    if constexpr (slot == Order::kAdvance[1]) loads.template advance<1>();
+    if constexpr (slot == Order::advance(0)) loads.template advance<0>();
+    if constexpr (slot == Order::advance(1)) loads.template advance<1>();
     if constexpr (slot == Order::kEnds) end();
   }
   __device__ __forceinline__ void turn(uint32_t& address) {

@@ -14,7 +14,7 @@ struct BlockOrder {
   static constexpr int kReads = S::kReadsOfRow * (S::kM + S::kN), kLoads = S::kLoads;
   static constexpr int kTurns = Registers::kTurns, kScales = S::kM + Registers::kScalesOfB;
   static constexpr bool kIsShort = Registers::kIsShort;
-  static_assert(S::kN == 2 && (S::kM == 4 || (S::kM == 2 && !kDirect)));
+  static_assert(S::kN == 2 && (S::kM == 4 || S::kM == 2));
   static_assert(kOfFragment == (kDirect ? 2 : 8));
 
   // Of the sums of the fragment before, those that are added in front of the nth slot of one.
@@ -28,7 +28,8 @@ struct BlockOrder {
   // step: all of what is loaded behind it has been read, what is read is there.
   static constexpr int kRead = kSlots / 2 + 1, kWritten = kSlots - 2;
   static constexpr int read(int n) {
-    if (kDirect) return n < 2 ? 0 : n / 2 + 1;
+    constexpr int kDirectShort[] = {0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 5, 6, 6, 6};
+    if (kDirect) return kIsShort ? kDirectShort[n] : n < 2 ? 0 : n / 2 + 1;
     constexpr int kShort[] = {0, 0, 2, 3, 4, 5, 6, 7, 8, 8, 10, 11, 12, 13, 14, 15};
     if (kIsShort) return kShort[n];
     constexpr int kSix[] = {0, 2, 3, 4, 5, 6};
@@ -40,6 +41,7 @@ struct BlockOrder {
   }
   static constexpr int load(int n) {
     constexpr int kSlot[] = {2, 3, 4, 4, 5, 6, 7, 8, 8, 9, 10, 11};
+    if (kDirect && kIsShort) return 1 + n / 2;
     return kDirect ? kSlot[n] : 2 + n + n / 6 * 2;
   }
   static constexpr bool has_two(int slot) {
@@ -49,13 +51,12 @@ struct BlockOrder {
   }
   static constexpr bool is_first(int n) { return n == 0 || load(n - 1) != load(n); }  // of a slot
   // Behind loads: to the next step, and what of it there is.
-  static constexpr int kAdvance[] = {kDirect    ? 13
-                                     : kIsShort ? 12
-                                                : 18,
-                                     kDirect || kIsShort ? 13 : 19};
-  static constexpr int kEnds = kDirect || kIsShort ? 14 : 20;
+  static constexpr int advance(int nth) {
+    return kDirect ? kSlots - 3 : kIsShort ? 12 + nth : 18 + nth;
+  }
+  static constexpr int kEnds = advance(1) + 1;
   // To the next stage: addresses of reads of A, behind their last ones, and of B, in the next step.
-  static constexpr int kTurnA = 14;
+  static constexpr int kTurnA = kSlots - 2;
   static constexpr int turn_b(int j) { return j < 2 ? kSlots - 1 : 0; }
 
   // Scales of the mth fragments along m are multiplied where the first sums are to be added, and
@@ -67,7 +68,8 @@ struct BlockOrder {
   static constexpr At take(int n) {
     constexpr int kLast = kTurns - 1;
     constexpr At kShort[] = {{kLast, 26}, {0, 0}, {kLast, 28}, {kLast, 29}};
-    if (kIsShort) return kShort[n];
+    constexpr At kDirectShort[] = {{kLast, 4}, {0, 3}, {kLast, kSlots - 1}, {0, 1}};
+    if (kIsShort) return kDirect ? kDirectShort[n] : kShort[n];
     constexpr int kFragment[] = {5, 6, 7};
     if (n < 3) return {kLast, kFragment[n] * kOfFragment};
     if (n == 3) return {0, kOfFragment};
@@ -78,7 +80,8 @@ struct BlockOrder {
   static constexpr At load_scale(int n) {
     constexpr At kAt[] = {{0, 12}, {0, 15}, {1, 12}, {2, 12}, {1, 15}, {2, 15}};
     constexpr int kShort[] = {25, 27, 28, 29};
-    if (kIsShort) return {1, kShort[n]};
+    constexpr At kDirectShort[] = {{0, 5}, {1, 5}, {0, 7}, {1, 7}};
+    if (kIsShort) return kDirect ? kDirectShort[n] : At{1, kShort[n]};
     constexpr int kSlot[] = {43, 45, 47, 51, 53, 55};
     return kDirect ? kAt[n] : At{0, kSlot[n]};
   }
@@ -109,7 +112,7 @@ struct BlockOrder {
     if (!kDirect) return count + 2 * (slot == kRead);
     for (int j = 0; j < S::kReadsOfRow; ++j) count += (slot == kTurnA) + (slot == turn_b(j));
     count += slot == 0 ? 4 : slot == kSlots - 1;
-    count += 4 * (slot == kAdvance[0]);
+    count += 4 * (slot == advance(0));
     return count;
   }
   static constexpr int missing(int slot) {
