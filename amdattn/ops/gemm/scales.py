@@ -36,7 +36,7 @@ def scale_views(
     only = {name for name in fits if not _is_of_rows(wanted[name], rows[name])}
     if not only:
         return {
-            name: scale_view(x, name, rows[name], stream, wanted[name]) for name, x in given.items()
+            name: _of_rows(view, name, rows[name], wanted[name]) for name, view in views.items()
         }
     for name in ("scale_a", "scale_b"):
         if name not in fits:
@@ -77,12 +77,8 @@ def _check_dtype(view: View, name: str) -> None:
         raise ValueError(f"{name} has dtype {view.dtype.name}; it must be float32")
 
 
-def scale_view(
-    array: Any, name: str, rows: int, stream: int, of_blocks: tuple[int, ...] = ()
-) -> tuple[View, str]:
+def scale_view(array: Any, name: str, rows: int, stream: int) -> tuple[View, str]:
     """A float32 for all of an operand, or one for each of its rows; and which of them it is.
-
-    of_blocks : the shape that scales of blocks have, for the message; (): there are none.
 
     Returns
     -------
@@ -95,7 +91,11 @@ def scale_view(
     ValueError
         Another type or shape, or elements of device memory that do not follow each other.
     """
-    view = as_view(array, name, stream)
+    return _of_rows(as_view(array, name, stream), name, rows)
+
+
+def _of_rows(view: View, name: str, rows: int, of_blocks: tuple[int, ...] = ()) -> tuple[View, str]:
+    """The same of a view; `of_blocks`: the shape of scales of blocks, if there may be any."""
     _check_dtype(view, name)
     shape = view.shape
     if all(length == 1 for length in shape):
