@@ -1,7 +1,7 @@
 """Prints products with many rows: modelled clk of whole launches, beside peers where they are.
 
     python -m benchmarks.gemm_many_rows [--shapes M,N,K ...] [--every-kernel] [--reading NAME]
-                                        [--dtype e4m3 [--scales tensor|row]]
+                                        [--dtype e4m3 [--scales tensor|row|block]]
                                         [--aiter CHECKOUT] [--triton] [--json FILE]
 
 The kernel that the plan takes (or every one for many rows) at the clock that the chip sustains;

@@ -23,7 +23,7 @@ from amdattn.op import launch
 from amdattn.op.choices import KernelChoice
 from amdattn.op.plan import Operand
 from amdattn.ops.quantize import planning
-from amdattn.ops.quantize.problem import PER, QuantizeProblem
+from amdattn.ops.quantize.problem import BLOCKS, PER, QuantizeProblem
 from amdattn.ops.quantize.quantize_fp8 import QuantizePlan
 from benchmarks.performance_model.micro import hbm_rate
 
@@ -69,7 +69,7 @@ def main() -> None:
     """Read the arguments, run, print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--dtype", default="bfloat16")
-    parser.add_argument("--per", choices=PER, default="row")
+    parser.add_argument("--per", choices=(*PER, BLOCKS), default="row")
     parser.add_argument("--scale", action="store_true", help="it is given")
     parser.add_argument("--every", action="store_true")
     parser.add_argument("--clock-mhz", type=int, default=2100)

@@ -19,6 +19,7 @@ from build_scripts.attention_backward_members import attention_backward_members
 from build_scripts.attention_members import attention_members
 from build_scripts.cascade_members import cascade_members
 from build_scripts.decode_members import decode_members
+from build_scripts.gemm_blocks_members import gemm_blocks_members
 from build_scripts.gemm_members import gemm_members
 from build_scripts.gemm_tiles_members import gemm_tiles_members
 from build_scripts.index_members import index_members
@@ -83,6 +84,7 @@ def _table() -> Iterator[KernelBuild]:
         *decode_members(),
         *gemm_members(),
         *gemm_tiles_members(),
+        *gemm_blocks_members(),
         *norm_members(),
         *norm_backward_members(),
         *merge_members(),

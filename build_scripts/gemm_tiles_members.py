@@ -8,7 +8,7 @@ from typing import Any
 from amdattn.arch.architectures import ARCHITECTURES, Architecture
 from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm.grids import WINDOWS
-from amdattn.ops.gemm.problem import LAYOUTS, SCALES, by_k
+from amdattn.ops.gemm.problem import LAYOUTS, SCALES_OF_ROWS, by_k
 from build_scripts.gemm_members import (
     ACTIVATIONS,
     ELEMENTS,
@@ -41,10 +41,10 @@ def gemm_tiles_members() -> Iterator[dict[str, Any]]:
             for layout in LAYOUTS if dtype in ELEMENTS else ("nt",):
                 for member in _TILES:
                     if layout == "nt" or member[3] == _WAVES_BY_K:
-                        yield _member(arch, dtype, layout, *member)
+                        yield tile_member(arch, dtype, layout, *member)
 
 
-def _member(
+def tile_member(
     arch: Architecture,
     dtype: str,
     layout: str,
@@ -54,7 +54,9 @@ def _member(
     waves_m: int,
     stages: int,
     of_cu: int,
+    **more: Any,
 ) -> dict[str, Any]:
+    """A member of `_TILES`; more: macros."""
     stages = stages if arch.converts_bf16 else 1
     a_by_k, b_by_k = by_k(layout)
     of_a, of_b = (dtype.split("_") * 2)[:2]
@@ -71,6 +73,7 @@ def _member(
         "LAST": 16 * tiles_m * tiles_n - 1,
         "A_BY_K": int(a_by_k),
         "B_BY_K": int(b_by_k),
+        **more,
     }
     return {
         **of_product(arch.name, dtype, name, _HEADER, _STRUCT, defines, layout),
@@ -85,7 +88,7 @@ def _member(
         "grid": WINDOWS,
         "accepts": {
             "b_dtype": [as_dtype(types.get(of_b, of_b)).name],
-            "scales": [None, *SCALES] if is_8_bit else [None],
+            "scales": [None, *SCALES_OF_ROWS] if is_8_bit else [None],
             "pointer_align_bytes": 4,
             "stride_multiple": 4 if is_8_bit else 2,
             "row_stride": [0, MAX_ALIGNED_STRIDE],

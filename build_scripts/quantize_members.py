@@ -7,16 +7,25 @@ from collections.abc import Iterator
 from typing import Any
 
 from amdattn.dtypes import as_dtype
-from amdattn.ops.quantize.planning import GRID, MAXIMA, MAXIMA_GRID, QUANTIZE_FP8
+from amdattn.ops.gemm.problem import BLOCK
+from amdattn.ops.quantize.planning import (
+    GRID,
+    GRID_OF_BLOCKS,
+    MAXIMA,
+    MAXIMA_GRID,
+    OF_BLOCKS,
+    QUANTIZE_FP8,
+)
 from amdattn.ops.quantize.problem import NARROW
 from build_scripts import preload
 from build_scripts.limits import MAX_GRID_YZ, workgroups
 from build_scripts.toolchain import LLVM22
 
+_BLOCKS = (128, 4, 4, 1)  # of a row of 128 columns: 16 lanes, of float32 too
 # Columns of a row that a workgroup holds at once, rows at once, rows of a lane one after the other,
 # chunks in a lane. Of float32 a chunk has half of the columns, and a lane twice as many.
 _SHAPES = (
-    *((64, 8, 1, 1), (64, 8, 4, 1), (512, 1, 1, 1), (1024, 1, 1, 2), (1024, 1, 2, 2)),
+    *((64, 8, 1, 1), (64, 8, 4, 1), _BLOCKS, (512, 1, 1, 1), (1024, 1, 1, 2), (1024, 1, 2, 2)),
     *((1024, 1, 4, 2), (4096, 1, 1, 4), (4096, 1, 1, 2), (8192, 1, 1, 4), (8192, 1, 1, 2)),
     *((16384, 1, 1, 4), (16384, 1, 1, 2)),
 )
@@ -35,9 +44,12 @@ def quantize_members() -> Iterator[dict[str, Any]]:
     for dtype, to in itertools.product(_FROM, NARROW):
         chunk = _CHUNK_BYTES // as_dtype(dtype).itemsize
         for shape in _SHAPES:
-            yield _member(dtype, to, chunk, *shape)
+            if shape != _BLOCKS or to == NARROW[0]:  # as products take them
+                yield _member(dtype, to, chunk, *shape)
         yield _member(dtype, to, chunk, *_LOOP, loops=True)
         yield _member(dtype, to, 1, *_ONE_BY_ONE)
+    for dtype in _FROM:
+        yield _of_blocks(dtype)
     for dtype in _FROM:
         for chunk in (_CHUNK_BYTES // as_dtype(dtype).itemsize, 1):
             yield _maxima(dtype, chunk)
@@ -58,7 +70,7 @@ def _member(
     steps: int,
     loops: bool = False,
 ) -> dict[str, Any]:
-    if dtype == "fp32" and rows == 1:
+    if dtype == "fp32" and (rows == 1 or (columns, rows, row_steps, steps) == _BLOCKS):
         steps *= 2
     row_lanes = columns // (chunk * steps)
     defines = {
@@ -91,6 +103,38 @@ def _member(
             # Least and greatest; where no scale is made of a row workgroups share the columns.
             "columns": [chunk, _MAX_COLUMNS],
             "columns_of_row": [chunk, _MAX_COLUMNS if loops else columns],
+            "rows": [1, _MAX_ROWS],
+            "pointer_align_bytes": as_dtype(dtype).itemsize,
+            "row_stride": "any",
+        },
+        "limits": _limits,
+        **_common(dtype, defines),
+    }
+
+
+def _of_blocks(dtype: str) -> dict[str, Any]:
+    chunk = _CHUNK_BYTES // as_dtype(dtype).itemsize
+    defines = {
+        "FROM": f"Wide::{_FROM[dtype]}",
+        "TO": _TO["e4m3"],
+        "CHUNK": chunk,
+        **preload.defines(_HEADER, _STRUCT),
+    }
+    row_lanes, lanes = BLOCK // chunk, 256
+    params = {"row_lanes": row_lanes, "row_steps": 1, "steps": BLOCK * row_lanes // lanes}
+    return {
+        "name": f"quantize_{dtype}_e4m3_blocks",
+        "source": "kernels/quantize_blocks.hip",
+        "header": _HEADER,
+        "struct": _STRUCT,
+        "flags": preload.FLAGS,
+        "op": OF_BLOCKS,
+        "params": {**params, "chunk": chunk},
+        "tile": ("rows", "columns"),
+        "grid": GRID_OF_BLOCKS,
+        "accepts": {
+            "to": ["e4m3"],
+            "columns": [BLOCK, _MAX_COLUMNS],
             "rows": [1, _MAX_ROWS],
             "pointer_align_bytes": as_dtype(dtype).itemsize,
             "row_stride": "any",

@@ -15,14 +15,16 @@ import amdattn
 from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm import planning
 from amdattn.ops.gemm.execution import GemmPlan
-from amdattn.ops.gemm.problem import FACTORS, LAYOUTS, GemmProblem, by_k
+from amdattn.ops.gemm.problem import BLOCK, BLOCKS, FACTORS, LAYOUTS, GemmProblem, by_k
 from tests.support.attention.family import Guarded
 from tests.support.shipped import shipped
 
 Array = npt.NDArray[Any]
 _EVERY = {row.name: row for row in shipped(planning.GEMM)}
 KERNELS = [row for row in _EVERY.values() if as_dtype(row.dtype).itemsize > 1]
-OF_8_BITS = [row for row in _EVERY.values() if row not in KERNELS]
+OF_BLOCKS = [row for row in _EVERY.values() if row.accepts["scales"] == [BLOCKS]]
+OF_8_BITS = [row for row in _EVERY.values() if row not in (*KERNELS, *OF_BLOCKS)]
+_NAMES_OF_BLOCKS = {row.name for row in OF_BLOCKS}
 # Of operands by rows; others are in test_gemm_tiles.py and test_gemm_layouts.py.
 _NT = [row for row in KERNELS if row.accepts["layout"] == "nt"]
 NAMES = [row.name for row in _NT]
@@ -84,6 +86,14 @@ def _gelu(x: Array) -> Array:
     return x * np.vectorize(lambda one: math.erfc(-one / math.sqrt(2)) / 2)(x)
 
 
+def _of_elements(name: str, scales: Array, k: int) -> Array:
+    """Of the rows or elements of an operand, or a few rows more."""
+    if scales.ndim == 1:
+        return scales.astype(np.float64)[:, None]
+    rows = 1 if name == "scale_a" else BLOCK
+    return scales.astype(np.float64).repeat(rows, 0).repeat(BLOCK, 1)[:, :k]
+
+
 ACTIVATIONS = {"silu": lambda x: x / (1 + np.exp(-x)), "gelu_tanh": _gelu_tanh, "gelu": _gelu}
 
 
@@ -111,6 +121,8 @@ class Call:
         types = {"dtype": self.dtype}
         if self.kernel:
             types["b_dtype"] = _EVERY[self.kernel].accepts["b_dtype"][0]
+            if self.kernel in _NAMES_OF_BLOCKS:
+                types |= {"scale_a": BLOCKS, "scale_b": BLOCKS}
         options = {**types, "bias": self.with_bias, "layout": self.layout, **self.options}
         return GemmProblem(self.m, self.n, self.k, **options)
 
@@ -200,8 +212,11 @@ class Call:
     def reference(self, a: Array, b: Array, bias: Array | None = None) -> tuple[Array, Array]:
         """The exact result, and by how much float32 sums may miss it."""
         wide_a, wide_b = a.astype(np.float64), b.astype(np.float64)
-        scales = {name: x.astype(np.float64)[:, None] for name, x in self.scales().items()}
-        wide_a, wide_b = wide_a * scales.get("scale_a", 1), wide_b * scales.get("scale_b", 1)
+        scales = {name: _of_elements(name, x, self.k) for name, x in self.scales().items()}
+        wide_a, wide_b = (
+            x * scales.get(name, np.ones(1))[: len(x)]
+            for name, x in (("scale_a", wide_a), ("scale_b", wide_b))
+        )
         alpha = float(self.options.get("alpha", 1.0))
         exact = alpha * (wide_a @ wide_b.T)
         terms = abs(alpha) * (np.abs(wide_a) @ np.abs(wide_b).T)

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 import amdattn
+from amdattn.dtypes import as_dtype
 
 BF16 = ml_dtypes.bfloat16
 
@@ -36,6 +37,7 @@ def names() -> dict[str, Any]:
         "slopes": np.ones(2, np.float32),
         "read_only": read_only,
         "x": np.ones((4, 64), BF16),
+        "e4m3": as_dtype(amdattn.device_props().architecture.fp8).numpy(),
         "w": np.ones((32, 64), BF16),
         "gfx90a": amdattn.DeviceProps("gfx90a", "AMD Instinct MI250X", 104, 1, 65536, 2**36),
     }

@@ -17,7 +17,7 @@ from amdattn.ops.gemm import planning
 from amdattn.ops.gemm.command_options import OPTIONS
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.gemm import planned
-from amdattn.ops.gemm.problem import ADDENDS, FACTORS, GemmProblem
+from amdattn.ops.gemm.problem import ADDENDS, BLOCK, BLOCKS, FACTORS, GemmProblem
 
 _EPSILON = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24}
 _FLOAT32 = 2.0**-24
@@ -76,8 +76,8 @@ def products(
     ends = np.cumsum(sizes)
     for i, (end, rows) in enumerate(zip(ends, sizes, strict=True)):
         own = slice(end - rows, end) if problem.groups else i
-        of_rows = {"a", *ADDENDS} | ({"scale_a"} if problem.scale_a == "row" else set())
-        of_columns = {"b", "bias"} | ({"scale_b"} if problem.scale_b == "row" else set())
+        of_rows = {"a", *ADDENDS} | ({"scale_a"} if problem.scale_a != "tensor" else set())
+        of_columns = {"b", "bias"} | ({"scale_b"} if problem.scale_b != "tensor" else set())
         if rows:
             yield {
                 name: x[own] if name in of_rows else x[i] if name in of_columns else x
@@ -91,7 +91,11 @@ def _expected(problem: GemmProblem, inputs: Mapping[str, NDArray[Any]]) -> Expec
     a, b = (
         _multiplied(inputs, name, is_by_k) for name, is_by_k in zip("ab", problem.by_k, strict=True)
     )
-    sums, sizes = problem.alpha * (a @ b.T), abs(problem.alpha) * (np.abs(a) @ np.abs(b).T)
+    if problem.has_blocks:
+        products, sizes = _of_blocks(a, b, inputs["scale_a"], inputs["scale_b"])
+    else:
+        products, sizes = a @ b.T, np.abs(a) @ np.abs(b).T
+    sums, sizes = problem.alpha * products, abs(problem.alpha) * sizes
     for name, factor in (("bias", 1.0), ("c", problem.beta)):
         if name in inputs:
             sums = sums + factor * inputs[name].astype(np.float64)
@@ -120,7 +124,23 @@ def _multiplied(
     found: NDArray[np.float64] = inputs[name].astype(np.float64)
     found = found.T if is_by_k else found
     scales = inputs.get(f"scale_{name}")
-    return found if scales is None else found * scales.astype(np.float64)[:, None]
+    if scales is None or scales.ndim == 2:
+        return found
+    return found * scales.astype(np.float64)[:, None]
+
+
+def _of_blocks(
+    a: NDArray[np.float64], b: NDArray[np.float64], scale_a: NDArray[Any], scale_b: NDArray[Any]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Sums of blocks, each times its scales; and the same of magnitudes."""
+    rows = scale_b.astype(np.float64).repeat(BLOCK, 0)[: len(b)]
+    sums, sizes = np.zeros((len(a), len(b))), np.zeros((len(a), len(b)))
+    for block, scale in enumerate(scale_a.astype(np.float64).T):
+        at = slice(block * BLOCK, (block + 1) * BLOCK)
+        factors = scale[:, None] * rows[:, block]
+        sums += factors * (a[:, at] @ b[:, at].T)
+        sizes += np.abs(factors) * (np.abs(a[:, at]) @ np.abs(b[:, at]).T)
+    return sums, sizes
 
 
 def _activated(name: str, x: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -182,6 +202,14 @@ _OF_8_BITS: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
     (66, 33, 1104, {"alpha": -0.5, "scale_a": "tensor", "out_dtype": "float16", "bias": True}),
     (18, 21, 336, {"activation": "silu_and_mul", "scale_b": "row", "bias": True}),
 )
+_BLOCKS = {"scale_a": BLOCKS, "scale_b": BLOCKS}
+_OF_BLOCKS: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
+    (1, 1, 16, {}),
+    (19, 70, 208, {"bias": True, "out_dtype": "float32"}),
+    (66, 133, 1104, {"alpha": -0.5, "out_dtype": "float16", "bias": True}),
+    (258, 130, 656, {"activation": "silu"}),
+    (18, 96, 400, {"activation": "silu_and_mul", "bias": True}),
+)
 _ACTIVATIONS = tuple(
     (7, 33, 264, {"activation": name + suffix})
     for name in ("gelu", "gelu_tanh")
@@ -206,10 +234,11 @@ def cases(row: KernelSpec | None) -> Iterator[GemmCase]:
     (b_dtype,) = row.accepts["b_dtype"]
     layout, multiples = row.accepts["layout"], [row.accepts[f"{axis}_multiple"] for axis in "mn"]
     several = _SEVERAL if row.accepts["max_products"] else ()
-    for *rows, k, options in (
-        *(_OF_8_BITS if of_8_bits else (*_CASES, *odd)),
-        *(*_ADDED, *several),
-    ):
+    found = (*(_OF_8_BITS if of_8_bits else (*_CASES, *odd)), *_ADDED, *several)
+    if row.accepts["scales"] == [BLOCKS]:
+        of_kernel = (*_OF_BLOCKS, *_ADDED, *several)
+        found = tuple((m, n, k, {**_BLOCKS, **options}) for m, n, k, options in of_kernel)
+    for *rows, k, options in found:
         m, n = (x + -x % multiple for x, multiple in zip(rows, multiples, strict=True))
         if options.get("groups") and layout == "tn":
             continue

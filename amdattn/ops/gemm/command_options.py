@@ -16,7 +16,7 @@ OPTIONS = (
     Option("split_k", int, 0, "Splits of k; 0: the plan chooses."),
     Option("aligned", bool, True, "Rows of a and b begin at multiples of 4 bytes."),
     Option("b_dtype", str, "", "Of b, where it is the other 8-bit type; default: as --dtype."),
-    Option("scale_a", str | None, None, "Of 8-bit types: tensor or row; default: no scale."),
+    Option("scale_a", str | None, None, "Of 8-bit types: tensor, row or block; default: none."),
     Option("scale_b", str | None, None, "As --scale-a, of b."),
     Option("deterministic", bool, True, "Add splits of k in their order, or atomically."),
     Option("layout", str, "nt", "nt; nn, with b (k, n); or tn, with a (k, m), too."),

@@ -15,7 +15,7 @@ from amdattn.op.spec import OperandSpec, Specs
 from amdattn.ops.gemm import grids, planning
 from amdattn.ops.gemm.groups import AsGroupSizes
 from amdattn.ops.gemm.problem import ADDENDS, MAX_REACH, WORD_BYTES, GemmProblem
-from amdattn.ops.gemm.scales import AsScales
+from amdattn.ops.gemm.scales import AsScales, scales_misfit
 from amdattn.ops.gemm.table import Tuned
 
 _LAYOUT = "m, n, k of the plan"
@@ -50,6 +50,7 @@ class GemmPlan(RunnablePlan[GemmProblem]):
         p = self.problem
         shapes, batch = p.input_shapes, ("batch",)
         rows = (*batch[: len(p.of_rows)], "row")
+        rows_of_b = (*batch[: len(p.of_columns)], "row")
         element, element_of_b = as_dtype(p.dtype), as_dtype(p.b_dtype)
         out_element = as_dtype(p.out_dtype)
         sizes = AsGroupSizes(p.groups, p.m)
@@ -57,7 +58,7 @@ class GemmPlan(RunnablePlan[GemmProblem]):
             OperandSpec("a", "in", shapes["a"], element, rows, layout=_LAYOUT),
             OperandSpec(
                 *("b", "in", shapes["b"], element_of_b),
-                (*batch[: len(p.of_columns)], "row"),
+                rows_of_b,
                 layout=_LAYOUT,
             ),
             OperandSpec(
@@ -69,15 +70,15 @@ class GemmPlan(RunnablePlan[GemmProblem]):
             ),
             *(
                 OperandSpec(
-                    *(name, "in", shapes.get(name, ()), FLOAT32, ()),
+                    *(name, "in", shapes.get(name, ()), FLOAT32, axes * p.has_blocks),
                     present=name in shapes,
                     condition=name,
-                    host_check=AsScales(count),
+                    host_check=None if p.has_blocks else AsScales(count),
                     layout=_LAYOUT,
                 )
-                for name, count in (
-                    ("scale_a", (*p.of_rows, p.m)),
-                    ("scale_b", (*p.of_columns, p.b_rows)),
+                for name, count, axes in (
+                    ("scale_a", (*p.of_rows, p.m), rows),
+                    ("scale_b", (*p.of_columns, p.b_rows), rows_of_b),
                 )
             ),
             *(
@@ -116,6 +117,8 @@ class GemmPlan(RunnablePlan[GemmProblem]):
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
         """What in the address or row stride of a and b the kernel cannot take."""
+        if spec.name.startswith("scale") and self.problem.has_blocks:
+            return scales_misfit(operand)
         if spec.name not in ("a", "b"):
             return ""
         wrong = misalignment(operand, self.kernel) or self._overlap(spec, operand)

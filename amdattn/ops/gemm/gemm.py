@@ -22,13 +22,14 @@ from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.groups import AsGroupSizes
 from amdattn.ops.gemm.problem import (
     ALIGN_BYTES,
+    BLOCKS,
     FACTORS,
     LAYOUTS,
     MAX_ALIGNED_STRIDE,
     GemmProblem,
     by_k,
 )
-from amdattn.ops.gemm.scales import scale_view
+from amdattn.ops.gemm.scales import scale_views
 
 
 def gemm_nt(
@@ -85,7 +86,10 @@ def gemm_nt(
         float32 atomic additions in memory, in any order.
     scale_a, scale_b : array, float32, optional
         Of 8-bit operands: what a and b are multiplied by, in float32, behind the sums. With one
-        element all of it; of shape (rows,) or (rows, 1), each row by its own.
+        element all of it; of shape (rows,) or (rows, 1), each row by its own. Of e4m3 in blocks of
+        128 elements of k, too, the last one shorter: scale_a (m, ceil(k / 128)) of each row, and
+        scale_b (ceil(rows of b / 128), ceil(k / 128)) of each 128 rows. Then sums of a block are
+        multiplied by scale_a * scale_b, which is rounded to float32, and added.
     c : array, like out, optional
         Not where half of b are factors.
     beta : float
@@ -270,12 +274,11 @@ def _product(
         out_dtype = "" if out_view is None else out_view.dtype.name
     b_dtype = inputs["b"].dtype.name if inputs["a"].dtype.itemsize == 1 else ""
     kinds: dict[str, str | None] = {"scale_a": None, "scale_b": None}
-    for name, scale, rows in (
-        ("scale_a", scale_a, (*of_rows, m)),
-        ("scale_b", scale_b, (*of_columns, b_rows)),
-    ):
-        if scale is not None:
-            inputs[name], kinds[name] = scale_view(scale, name, rows, handle)
+    if scale_a is not None or scale_b is not None:
+        rows = (*of_rows, m), (*of_columns, b_rows)
+        scales = scale_views(scale_a, scale_b, rows, k, handle)
+        inputs |= {name: view for name, (view, _) in scales.items()}
+        kinds |= {name: kind for name, (_, kind) in scales.items()}
     adds = _addend(inputs, c, beta, residual, handle)
     groups = 0
     if group_sizes is not None:
@@ -289,6 +292,9 @@ def _product(
             for name, is_by_k in (("a", a_by_k), ("b", b_by_k))
         }
         k = inputs["a"].shape[0 if a_by_k else 1]
+        if kinds["scale_a"] == BLOCKS:  # of which there are none
+            del inputs["scale_a"], inputs["scale_b"]
+            kinds = dict.fromkeys(kinds)
     plan = _planned_for(
         runtime.get(inputs["a"].ordinal).ordinal,
         *(

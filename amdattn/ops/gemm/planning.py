@@ -17,7 +17,14 @@ from amdattn.op.plan import Address, Argument, Launch, PerRun, Plan, Stride
 from amdattn.op.workspace import Init, Region, WorkspaceLayout
 from amdattn.ops.gemm import grids
 from amdattn.ops.gemm.cost import Cost, cost, cost_of, estimator
-from amdattn.ops.gemm.problem import ADDENDS, ALIGNED, FACTORS, WORD_BYTES, GemmProblem
+from amdattn.ops.gemm.problem import (
+    ADDENDS,
+    ALIGNED,
+    BLOCK_FACTORS,
+    FACTORS,
+    WORD_BYTES,
+    GemmProblem,
+)
 from amdattn.ops.gemm.table import Tuned
 
 GEMM = "gemm_nt"  # of KernelSpec.op
@@ -323,8 +330,7 @@ def _arguments(
         "generation": PerRun() if is_split else 0,
         "scale_a": Address("scale_a") if problem.scale_a else 0,
         "scale_b": Address("scale_b") if problem.scale_b else 0,
-        "scale_a_step": int(problem.scale_a == "row"),
-        "scale_b_step": int(problem.scale_b == "row"),
+        **{f"{name}_step": _step(problem, name) for name in ("scale_a", "scale_b")},
         **_addend(problem),
         **_products(problem),
     }
@@ -353,9 +359,21 @@ def _products(problem: GemmProblem) -> dict[str, Argument]:
         "b_batch": Stride("b", "batch") if has_columns else 0,
         "out_batch": Stride("out", "batch") if has_rows else 0,
         "bias_batch": Stride("bias", "batch") if has_columns and problem.bias else 0,
-        "scale_a_batch": problem.m if has_rows and problem.scale_a == "row" else 0,
-        "scale_b_batch": problem.b_rows if has_columns and problem.scale_b == "row" else 0,
+        "scale_a_batch": _scale_batch(problem, "scale_a", problem.m) if has_rows else 0,
+        "scale_b_batch": _scale_batch(problem, "scale_b", problem.b_rows) if has_columns else 0,
     }
+
+
+def _scale_batch(problem: GemmProblem, scale: str, rows: int) -> Argument:
+    """From the scales of a product to those of the next one."""
+    if problem.has_blocks:
+        return Stride(scale, "batch")
+    return rows if getattr(problem, scale) == "row" else 0
+
+
+def _step(problem: GemmProblem, scale: str) -> Argument:
+    """From a scale to the next row's; of blocks, from a row of them to the next one."""
+    return Stride(scale, "row") if problem.has_blocks else int(getattr(problem, scale) == "row")
 
 
 # -- which kernels take a problem ------------------------------------------------------------------
@@ -400,6 +418,9 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
         multiple = kernel.accepts[f"{name}_multiple"]
         if limits[name] % multiple:
             found.append(Mismatch(name, limits[name], (f"multiples of {multiple}",)))
+    if problem.has_blocks and problem.has_factors and problem.n % BLOCK_FACTORS:
+        allowed = (f"multiples of {BLOCK_FACTORS}",)
+        found.append(Mismatch("n", problem.n, allowed, "of factors with scales of blocks"))
     if not problem.aligned and kernel.accepts["pointer_align_bytes"] > WORD_BYTES:
         found.append(Mismatch("aligned", False, (True,), ALIGNED))
     return found

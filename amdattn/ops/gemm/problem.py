@@ -17,7 +17,10 @@ ALIGNED = (
 )
 MAX_TILE, MAX_REACH = 64, 2**31 - 2**26
 WORD_BYTES = 2  # of an element of the 16-bit types
-SCALES = ("tensor", "row")  # what a scale is of
+# What a scale is of; blocks are BLOCK elements along k of a row of a, or of BLOCK rows of b.
+SCALES_OF_ROWS, BLOCKS, BLOCK = ("tensor", "row"), "block", 128
+SCALES = (*SCALES_OF_ROWS, BLOCKS)
+BLOCK_FACTORS = 32  # rows of b, gated: blocks of a tile are of these
 ADDENDS = ("c", "residual")  # what is added in front of the activation, and behind it
 # How a and b are stored: "n" as a product takes them, (m, k) and (k, n), "t" transposed.
 LAYOUTS = ("nt", "nn", "tn")
@@ -28,6 +31,14 @@ FACTORS = "_and_mul"
 def by_k(layout: str) -> tuple[bool, bool]:
     """Whether the rows in memory of a and of b are those of k."""
     return layout[0] == "t", layout[1] == "n"
+
+
+def block_shapes(
+    rows_of_a: tuple[int, ...], rows_of_b: tuple[int, ...], k: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of scales of blocks of a and of b, with axes in front of rows as they have."""
+    of_k, (*lead, b_rows) = -(-k // BLOCK), rows_of_b
+    return (*rows_of_a, of_k), (*lead, -(-b_rows // BLOCK), of_k)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +70,9 @@ class GemmProblem:
         Whether parts are added in their order; False: by atomic additions, as they come.
     b_dtype : str, optional
         Element type of b where that is the other 8-bit one; defaults to `dtype`.
-    scale_a, scale_b : {"tensor", "row"}, optional
-        Of 8-bit types: whether one float32 is for all of a, or b, or each row has one; None: there
-        is none.
+    scale_a, scale_b : {"tensor", "row", "block"}, optional
+        Of 8-bit types: whether one float32 is for all of a, or b, or each row has one, or each 128
+        elements of k of a row of a, and of 128 rows of b, which go together; None: there is none.
     layout : str
         "nt": a (m, k), b (b_rows, k). "nn": b (k, b_rows). "tn": a (k, m), b (k, b_rows).
     adds : {"c", "residual"}, optional
@@ -157,6 +168,11 @@ class GemmProblem:
                 raise ValueError(f"{name}={scale!r} must be None or one of {', '.join(SCALES)}")
             if not self.is_8_bit:
                 raise ValueError(f"{name}={scale!r} is of 8-bit types; dtype is {self.dtype}")
+        if (self.scale_a == BLOCKS) != (self.scale_b == BLOCKS):
+            raise ValueError(
+                f"scale_a={self.scale_a!r} and scale_b={self.scale_b!r}: either both must be "
+                f"{BLOCKS!r} or neither"
+            )
 
     @property
     def _usual_out_dtype(self) -> str:
@@ -217,12 +233,14 @@ class GemmProblem:
         }
         if self.bias:
             shapes["bias"] = (*self.of_columns, self.b_rows)
+        of_blocks = dict(zip(("scale_a", "scale_b"), self.block_shapes, strict=True))
         for name, lead, rows in (
             ("scale_a", self.of_rows, self.m),
             ("scale_b", self.of_columns, self.b_rows),
         ):
             if scale := getattr(self, name):
-                shapes[name] = (1,) if scale == "tensor" else (*lead, rows)
+                of_rows = (1,) if scale == "tensor" else (*lead, rows)
+                shapes[name] = of_blocks[name] if self.has_blocks else of_rows
         if self.adds:
             shapes[self.adds] = self.out_shape
         if self.groups:
@@ -233,6 +251,16 @@ class GemmProblem:
     def out_shape(self) -> tuple[int, ...]:
         """Of the result."""
         return (*self.of_rows, self.m, self.n)
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether scales are of blocks."""
+        return self.scale_a == BLOCKS
+
+    @property
+    def block_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Of scales of blocks of a and of b."""
+        return block_shapes((*self.of_rows, self.m), (*self.of_columns, self.b_rows), self.k)
 
     @property
     def by_k(self) -> tuple[bool, bool]:

@@ -10,6 +10,79 @@ from amdattn.arrays.buffers import View
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.arrays.interchange import as_view
 from amdattn.dtypes import FLOAT32
+from amdattn.op.plan import Operand
+from amdattn.ops.gemm.problem import BLOCKS, block_shapes
+
+MAX_STEP = 2**21  # from a row of scales of blocks to the next one: 128 are addressed by 31 bits
+
+
+def scale_views(
+    scale_a: Any,
+    scale_b: Any,
+    rows_of: tuple[tuple[int, ...], tuple[int, ...]],
+    k: int,
+    stream: int,
+) -> dict[str, tuple[View, str]]:
+    """Scales of a and b, of which one may be None, and what each is of.
+
+    Where k is one block a's are its rows' as well; then b's tell which.
+
+    rows_of : rows of a and of b, with axes in front as these have
+
+    Raises
+    ------
+    ValueError
+        As `scale_view`; or one is of blocks and the other is not.
+    """
+    given = {name: x for name, x in (("scale_a", scale_a), ("scale_b", scale_b)) if x is not None}
+    views = {name: as_view(x, name, stream) for name, x in given.items()}
+    wanted = dict(zip(("scale_a", "scale_b"), block_shapes(*rows_of, k), strict=True))
+    rows = dict(zip(("scale_a", "scale_b"), rows_of, strict=True))
+    fits = {name for name, view in views.items() if view.shape == wanted[name]}
+    only = {name for name in fits if not _is_of_rows(wanted[name], rows[name])}
+    if not only:
+        return {
+            name: _of_rows(view, name, rows[name], wanted[name]) for name, view in views.items()
+        }
+    for name in ("scale_a", "scale_b"):
+        if name not in fits:
+            (other,) = only
+            shape = views[name].shape if name in views else None
+            raise ValueError(
+                f"{name} has shape {shape}; with {other} of {wanted[other]}, an element for each "
+                f"block, it must be {wanted[name]}"
+                if shape is not None
+                else f"{name}=None must be {wanted[name]}, with {other} of {wanted[other]}, an "
+                "element for each block"
+            )
+    for name, view in views.items():
+        _check_dtype(view, name)
+        if view.on_device and view.shape[-1] > 1 and view.strides[-1] != 1:
+            raise ValueError(
+                f"{name} has shape {view.shape} and strides {view.strides} (elements); on the "
+                "device scales of a row of blocks must follow each other, with a stride of 1"
+            )
+    return {name: (view, BLOCKS) for name, view in views.items()}
+
+
+def _is_of_rows(shape: tuple[int, ...], rows: tuple[int, ...]) -> bool:
+    """Whether scales of this shape are of rows, or one is of all."""
+    if all(length == 1 for length in shape) or shape in (rows, (*rows, 1)):
+        return True
+    return len(rows) == 1 and shape == (1, *rows)
+
+
+def scales_misfit(operand: Operand) -> str:
+    """What in the strides of scales of blocks no kernel takes, or ""."""
+    step = operand.strides["row"]
+    if 0 <= step <= MAX_STEP:
+        return ""
+    return f"row stride {step}, which must be in 0..{MAX_STEP}"
+
+
+def _check_dtype(view: View, name: str) -> None:
+    if view.dtype is not FLOAT32:
+        raise ValueError(f"{name} has dtype {view.dtype.name}; it must be float32")
 
 
 def scale_view(array: Any, name: str, rows: tuple[int, ...], stream: int) -> tuple[View, str]:
@@ -31,18 +104,23 @@ def scale_view(array: Any, name: str, rows: tuple[int, ...], stream: int) -> tup
     ValueError
         Another type or shape, or elements of device memory that do not follow each other.
     """
-    view = as_view(array, name, stream)
-    if view.dtype is not FLOAT32:
-        raise ValueError(f"{name} has dtype {view.dtype.name}; it must be float32")
+    return _of_rows(as_view(array, name, stream), name, rows)
+
+
+def _of_rows(
+    view: View, name: str, rows: tuple[int, ...], of_blocks: tuple[int, ...] = ()
+) -> tuple[View, str]:
+    """The same of a view; `of_blocks`: the shape of scales of blocks, if there may be any."""
+    _check_dtype(view, name)
     shape = view.shape
     if all(length == 1 for length in shape):
         count, kind = 1, "tensor"
-    elif shape in (rows, (*rows, 1)) or (len(rows) == 1 and shape == (1, *rows)):
+    elif _is_of_rows(shape, rows):
         count, kind = math.prod(rows), "row"
     else:
         raise ValueError(
             f"{name} has shape {shape}; it must have one element, or be {rows} or {(*rows, 1)}, "
-            "an element for each row"
+            "an element for each row" + f", or {of_blocks}, one for each block" * bool(of_blocks)
         )
     steps = zip(view.strides, compact_strides(shape), shape, strict=True)
     if view.on_device and any(step != next_to for step, next_to, length in steps if length > 1):

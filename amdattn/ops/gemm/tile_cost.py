@@ -13,7 +13,7 @@ from amdattn.device.manifest import KernelSpec
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.ops.gemm.estimate import Estimate, Estimator
 from amdattn.ops.gemm.grids import WINDOW, most_columns, tiles
-from amdattn.ops.gemm.problem import WORD_BYTES, GemmProblem
+from amdattn.ops.gemm.problem import BLOCKS, WORD_BYTES, GemmProblem
 
 
 class _Clk(NamedTuple):
@@ -36,6 +36,13 @@ _CLK = {
     (True, 8): _Clk(80, 80, 4700, 4000),
     (True, 4): _Clk(230, 990, 4000, 3000),
 }
+# Of scales of blocks.
+_CLK_OF_BLOCKS = {
+    (False, 8): _Clk(31, 31, 5300, 5700),
+    (False, 4): _Clk(33, 33, 4300, 4000),
+    (True, 8): _Clk(72, 72, 5600, 5400),
+    (True, 4): _Clk(204, 204, 4200, 3600),
+}
 
 
 def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> Estimator:
@@ -51,7 +58,7 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     of_xcd = -(-tiles_m * tiles_n * products // props.num_xcds)
     of_cu, at_once = -(-of_xcd // cus), workgroups_per_cu(kernel, props)[0]
     side_by_side = min(of_cu, at_once)
-    clk = _CLK[
+    clk = (_CLK_OF_BLOCKS if kernel.accepts["scales"] == [BLOCKS] else _CLK)[
         kernel.params["steps_in_flight"] > 1, tile_m * tile_n // (4 * kernel.params["mfma"] ** 2)
     ]
 

@@ -16,8 +16,8 @@ from amdattn.dtypes import DType, as_dtype
 from amdattn.op.operation import Case, Expected, Operation
 from amdattn.op.options import REQUIRED, Option
 from amdattn.ops.quantize import planning
-from amdattn.ops.quantize.planning import MAXIMA, QUANTIZE_FP8
-from amdattn.ops.quantize.problem import LEAST_SCALE, NARROW, QuantizeProblem
+from amdattn.ops.quantize.planning import MAXIMA, OF_BLOCKS, QUANTIZE_FP8
+from amdattn.ops.quantize.problem import BLOCK, BLOCKS, LEAST_SCALE, NARROW, QuantizeProblem
 from amdattn.ops.quantize.quantize_fp8 import QuantizePlan, planned
 
 
@@ -70,12 +70,25 @@ def expected(case: QuantizeCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str
     if p.scale:
         scale = inputs["scale"][:, None]
     else:
-        axis = 1 if p.per == "row" else None
-        greatest = np.abs(x).max(axis=axis, keepdims=True)
+        greatest = _of_blocks(np.abs(x)) if p.per == BLOCKS else _of_rows(np.abs(x), p.per)
         scale = np.maximum(greatest / most, np.float32(LEAST_SCALE))
         found["out_scale"] = Expected(scale.reshape(p.scale_shape).astype(np.float64), 0.0)
+        if p.per == BLOCKS:
+            scale = scale.repeat(BLOCK, 0).repeat(BLOCK, 1)[: p.rows, : p.columns]
     quotient = np.clip(x * (np.float32(1) / scale), -most, most)
     return {"out": Expected(quotient.astype(element).astype(np.float64), 0.0), **found}
+
+
+def _of_rows(sizes: NDArray[np.float32], per: str) -> NDArray[np.float32]:
+    found: NDArray[np.float32] = sizes.max(axis=1 if per == "row" else None, keepdims=True)
+    return found
+
+
+def _of_blocks(sizes: NDArray[np.float32]) -> NDArray[np.float32]:
+    rows, columns = sizes.shape
+    whole = np.pad(sizes, ((0, -rows % BLOCK), (0, 0))).reshape(-1, BLOCK, columns // BLOCK, BLOCK)
+    found: NDArray[np.float32] = whole.max(axis=(1, 3))
+    return found
 
 
 _WAYS = (("row", False), ("tensor", False), ("row", True), ("tensor", True))
@@ -104,6 +117,9 @@ def cases(row: KernelSpec | None) -> Iterator[QuantizeCase]:
             for j, dtype in enumerate(("bfloat16", "float16", "float32")):
                 to, (per, scale) = NARROW[(i + j) % 2], _WAYS[(i + j) % 4]
                 yield QuantizeCase(QuantizeProblem(rows, columns, dtype, to, per, scale))
+        for rows, columns in ((1, 128), (300, 256)):
+            for dtype in ("bfloat16", "float16", "float32"):
+                yield QuantizeCase(QuantizeProblem(rows, columns, dtype, per=BLOCKS))
         return
     least, tile = row.accepts["columns_of_row"][0], row.tile
     (to,) = row.accepts["to"]
@@ -128,14 +144,14 @@ def larger(on_gpu: bool) -> Iterator[QuantizeCase]:
 OPERATION = Operation(
     name="quantize_fp8",
     title="rows in 8 bits and their scales",
-    kernel_ops=(QUANTIZE_FP8, MAXIMA),
+    kernel_ops=(QUANTIZE_FP8, OF_BLOCKS, MAXIMA),
     plan_type=QuantizePlan,
     options=(
         Option("rows", int, REQUIRED, "Of x."),
         Option("columns", int, REQUIRED, "Elements of a row."),
         Option("dtype", str, "bfloat16", "Of x: bfloat16, float16 or float32."),
         Option("to", str, "e4m3", "Of the result: the device's e4m3 or e5m2."),
-        Option("per", str, "row", "What a scale is of: row or tensor."),
+        Option("per", str, "row", "What a scale is of: row, tensor or block, 128 x 128."),
         Option("scale", bool, False, "It is given.", ("--scale",)),
     ),
     problem=QuantizeProblem,

@@ -13,12 +13,14 @@ from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
 from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.norm.planning import distance
-from amdattn.ops.quantize.problem import QuantizeProblem
+from amdattn.ops.quantize.problem import BLOCK, BLOCKS, QuantizeProblem
 
 QUANTIZE_FP8 = "quantize_fp8"  # of KernelSpec.op
 # Of KernelSpec.grid: x = ceil(rows / tile.rows); y = ceil(columns / tile.columns) where no scale is
 # made of a row, which a workgroup has all of else.
 GRID = "tiles_of_rows_and_shared_columns"
+OF_BLOCKS = "quantize_blocks"
+GRID_OF_BLOCKS = "blocks_of_rows_and_columns"  # x = ceil(rows / tile.rows), y along columns
 MAXIMA = "quantize_maxima"
 MAXIMA_GRID = "turns_of_tiles"  # x = min(tiles of rows and columns, CUs)
 
@@ -35,6 +37,8 @@ def mismatches(kernel: KernelSpec, problem: QuantizeProblem) -> list[Mismatch]:
     found = _of_type(kernel, problem)
     if problem.to not in kernel.accepts["to"]:
         found.append(Mismatch("to", problem.to, tuple(kernel.accepts["to"])))
+    if problem.per == BLOCKS and problem.columns % BLOCK:
+        found.append(Mismatch("columns", problem.columns, (f"multiples of {BLOCK}",)))
     columns = "columns_of_row" if makes_scale_of_row(problem) else "columns"
     sizes = {"columns": (problem.columns, columns), "rows": (problem.rows, "rows")}
     for name, (value, allowed) in sizes.items():
@@ -67,7 +71,7 @@ def makes_scale_of_row(problem: QuantizeProblem) -> bool:
 
 def grid(kernel: KernelSpec, problem: QuantizeProblem) -> tuple[int, int, int]:
     """Workgroups along x, y and z."""
-    kernel.check_grid(GRID)
+    kernel.check_grid(GRID_OF_BLOCKS if problem.per == BLOCKS else GRID)
     tile = kernel.tile
     shares = 1 if makes_scale_of_row(problem) else -(-problem.columns // tile["columns"])
     return -(-problem.rows // tile["rows"]), shares, 1
@@ -93,7 +97,8 @@ def choices(
     problem: QuantizeProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[KernelChoice]:
     """Every kernel that takes a problem."""
-    found = [(row, mismatches(row, problem)) for row in candidates(rows, QUANTIZE_FP8, props)]
+    op = OF_BLOCKS if problem.per == BLOCKS else QUANTIZE_FP8
+    found = [(row, mismatches(row, problem)) for row in candidates(rows, op, props)]
     items = [KernelChoice(row, cost_clk(row, problem, props)) for row, wrong in found if not wrong]
     rejected = sorted(((row, wrong) for row, wrong in found if wrong), key=distance)
     return Choices(tuple(items), tuple(rejected), rows)

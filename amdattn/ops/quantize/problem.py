@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from amdattn import scalars
@@ -11,6 +12,8 @@ from amdattn.scalars import INT32_MAX
 
 NARROW = ("e4m3", "e5m2")  # by their exponents and mantissas; every device has its own of both
 PER = ("row", "tensor")
+# Of rows and columns; those of a row alone are rows of their own.
+BLOCKS, BLOCK = "block", 128
 LEAST_SCALE = 2.0**-126  # the least normal float32: its reciprocal is finite
 
 
@@ -34,8 +37,8 @@ class QuantizeProblem:
         Of x.
     to : {"e4m3", "e5m2"}
         Of y: the device's own.
-    per : {"row", "tensor"}
-        What a scale is of.
+    per : {"row", "tensor", "block"}
+        What a scale is of; a block is of 128 rows and columns.
     scale : bool
         Whether it is given.
 
@@ -62,9 +65,11 @@ class QuantizeProblem:
                 raise ValueError(f"{name}={count} must be in 1..{INT32_MAX}")
             put(name, count)
         put("dtype", as_dtype(self.dtype).name)
-        for name, allowed in (("to", NARROW), ("per", PER)):
+        for name, allowed in (("to", NARROW), ("per", (*PER, BLOCKS))):
             put(name, chosen(name, getattr(self, name), allowed))
         put("scale", scalars.boolean("scale", self.scale))
+        if self.scale and self.per == BLOCKS:
+            raise ValueError(f"scale=True must be False with per={BLOCKS!r}: they are made")
 
     @property
     def itemsize(self) -> int:
@@ -74,11 +79,13 @@ class QuantizeProblem:
     @property
     def scales(self) -> int:
         """How many there are."""
-        return self.rows if self.per == "row" else 1
+        return math.prod(self.scale_shape)
 
     @property
     def scale_shape(self) -> tuple[int, ...]:
         """Of those that are made."""
+        if self.per == BLOCKS:
+            return -(-self.rows // BLOCK), -(-self.columns // BLOCK)
         return (self.rows, 1) if self.per == "row" else (1,)
 
     def narrow(self, arch: Architecture) -> DType:

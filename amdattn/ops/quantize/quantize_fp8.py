@@ -18,7 +18,8 @@ from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
 from amdattn.ops.gemm.scales import AsScales, scale_view
 from amdattn.ops.quantize import planning
-from amdattn.ops.quantize.problem import NARROW, PER, QuantizeProblem, chosen
+from amdattn.ops.quantize.blocks import as_rows, check_block
+from amdattn.ops.quantize.problem import BLOCK, BLOCKS, NARROW, PER, QuantizeProblem, chosen
 
 _LAYOUT = "shape of x"
 
@@ -31,6 +32,7 @@ def quantize_fp8(
     scale: Any = None,
     out: Any = None,
     out_scale: Any = None,
+    block: tuple[int, int] | None = None,
     workspace: Any = None,
     stream: Any = None,
 ) -> tuple[Any, Any]:
@@ -59,6 +61,10 @@ def quantize_fp8(
     out : array, (rows, columns), of y's type, optional
     out_scale : array, float32, (rows, 1) or, per tensor, (1,), optional
         Written instead of new arrays; they share no memory with x or each other.
+    block : (1, 128) or (128, 128), optional
+        A scale is made of each 128 numbers of a row, or of these of 128 rows, of which the last
+        ones may be fewer: as `gemm_nt` takes those of a and of b, in e4m3. Columns are a multiple
+        of 128, on the device rows of (1, 128) follow each other; the results are new arrays.
     workspace : device array, optional
         See `QuantizePlan.run`.
     stream : hipStream_t, optional
@@ -69,7 +75,7 @@ def quantize_fp8(
     -------
     y : array, (rows, columns)
         Of the kind of `x`.
-    scale : array, float32, (rows, 1) or, per tensor, (1,)
+    scale : array, float32, (rows, 1), per tensor (1,), one of each block in rows of blocks
         What y is multiplied by to be x again; the one that was given, if one was.
 
     Raises
@@ -87,6 +93,18 @@ def quantize_fp8(
     if len(shape) != 2:
         raise ValueError(f"x has shape {shape}; it must have 2 dimensions")
     per = chosen("per", per, PER)
+    if block is not None:
+        check_block(block, shape[1])
+        for name, value in (("scale", scale), ("out", out), ("out_scale", out_scale)):
+            if value is not None:
+                raise ValueError(f"{name} was given with block={block}, of which both are made")
+        if per != PER[0]:
+            raise ValueError(f"per={per!r} must be {PER[0]!r} with block={block}")
+        if block[0] == 1:
+            views = (as_rows(views[0]),)
+        else:
+            per = BLOCKS
+    of_rows = views[0].shape
     if scale is not None:
         if out_scale is not None:
             raise ValueError("out_scale was given, but no scale is made: scale was given")
@@ -97,13 +115,15 @@ def quantize_fp8(
     if dtype is None and out is not None:
         dtype, text = output_view(out, "out", handle).dtype, "out has dtype {}; it must be"
     to = _narrow(dtype, device.props.architecture, text)
-    lengths = max(1, shape[0]), max(1, shape[1])
+    lengths = max(1, of_rows[0]), max(1 if block is None else BLOCK, of_rows[1])
     facts = *lengths, views[0].dtype.name, to, per, scale is not None
     plan = _planned_for(device.ordinal, *facts)
-    if 0 in shape:
+    if 0 in of_rows:
         y, made = _of_nothing(x, views, out, out_scale, plan, handle)
     else:
         y, made = plan.execute(x, views, (out, out_scale), "", handle, workspace)
+    if block is not None:
+        return y.reshape(shape), made.reshape((-(-shape[0] // block[0]), shape[1] // block[1]))
     return y, made if scale is None else scale
 
 
@@ -177,7 +197,7 @@ class QuantizePlan(RunnablePlan[QuantizeProblem]):
             ),
             OperandSpec("out", "out", shape, narrow, rows, layout=_LAYOUT),
             OperandSpec(
-                *("out_scale", "out", p.scale_shape, FLOAT32, rows[: p.per == "row"]),
+                *("out_scale", "out", p.scale_shape, FLOAT32, rows[: p.per != "tensor"]),
                 present=not p.scale,
                 condition="scale",
                 layout=f"per {p.per}",
@@ -192,9 +212,9 @@ class QuantizePlan(RunnablePlan[QuantizeProblem]):
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
         """That scales do not follow each other."""
-        step = operand.strides["row"]
-        if spec.name == "out_scale" and step != 1:
-            return f"row stride {step}, which must be 1"
+        step, wanted = operand.strides["row"], spec.shape[-1]
+        if spec.name == "out_scale" and step != wanted:
+            return f"row stride {step}, which must be {wanted}"
         return ""
 
     def run(
@@ -227,12 +247,12 @@ def _of_nothing(
 ) -> tuple[Any, Any]:
     """Results without elements; every check is made of them, too."""
     x, p = views[0], plan.problem
-    if not p.scale and (p.per == "tensor" or x.shape[0] > 0):
+    if not p.scale and (p.per == "tensor" or (p.per == "row" and x.shape[0] > 0)):
         raise ValueError(f"x has shape {x.shape}, of which no scale can be made per {p.per}")
     dtype = p.narrow(plan.props.architecture)
     must = {"out": (x.shape, dtype)}
     if not p.scale:
-        must["out_scale"] = (0, 1), FLOAT32
+        must["out_scale"] = (0, 1), FLOAT32  # no elements, of whatever shape
     named = dict(zip(("x", "scale"), views, strict=False))
     results: dict[str, Any] = {}
     for name, array in (("out", out), ("out_scale", out_scale)):

@@ -10,6 +10,7 @@ import pytest
 
 import amdattn
 from amdattn.device import manifest
+from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm.gemm import plan_gemm
 from tests.ops.gemm.test_addends import f64, holds
 
@@ -140,6 +141,34 @@ def test_everything_of_a_group() -> None:
     )
     exact = [f64(narrow) * f64(scale), f64(flat).reshape(b.shape) * f64(scale_b).reshape(4, 48, 1)]
     holds(found, grouped(*exact, sizes))
+
+
+def test_scales_of_blocks_of_groups_and_batches() -> None:
+    """As those of one product, of each its own."""
+    arch = amdattn.device_props().architecture
+    rng, k = np.random.default_rng(0), 272
+    a, b = (
+        some(*shape, k).astype(np.float32).astype(as_dtype(arch.fp8).numpy())
+        for shape in ((3, 200), (3, 264))
+    )
+    scale_a = rng.uniform(0.5, 2, (3, 200, 3)).astype(np.float32)
+    scale_b = rng.uniform(0.5, 2, (3, 3, 3)).astype(np.float32)
+    found = amdattn.gemm(a, b, scale_a=scale_a, scale_b=scale_b)
+    sizes = np.array([130, 0, 61], np.int32)
+    rows, scale_of_rows = a[0], scale_a[0]
+    given = rows[:191], b, sizes
+    of_groups = amdattn.grouped_gemm(*given, scale_a=scale_of_rows[:191], scale_b=scale_b)
+    on_device = [amdattn.asarray(x) for x in (*given, scale_of_rows[:191], scale_b)]
+    with amdattn.virtual.check():
+        again = amdattn.grouped_gemm(*on_device[:3], scale_a=on_device[3], scale_b=on_device[4])
+    assert again.numpy().tobytes() == of_groups.tobytes()
+    for i in range(3):
+        one = amdattn.gemm(a[i], b[i], scale_a=scale_a[i], scale_b=scale_b[i])
+        assert one.tobytes() == found[i].tobytes()
+        own = slice(sizes[:i].sum(), sizes[: i + 1].sum())
+        if sizes[i]:
+            alone = amdattn.gemm(rows[own], b[i], scale_a=scale_of_rows[own], scale_b=scale_b[i])
+            assert alone.tobytes() == of_groups[own].tobytes()
 
 
 def test_a_row_does_not_depend_on_other_groups() -> None:
