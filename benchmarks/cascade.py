@@ -7,7 +7,7 @@ have first, then OWN keys of each in pages of 16. Of the bound device at its pea
 AMDATTN_DEVICE says which. Without a cascade is `flash_attn_with_kvcache` over both, in pages that
 the tables of all sequences share, so that caches have them for all but the first. --pages: the
 prefix is in pages of the cache. Launches but for the first one are in the times. What q, k and v
-hold, random numbers here, changes them by 1 to 3 % (`benchmarks/inputs_by_family.py`).
+hold, random numbers here, changes them by up to 7 % (`benchmarks/inputs_by_family.py`).
 """
 
 from __future__ import annotations

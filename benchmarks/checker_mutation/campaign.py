@@ -79,7 +79,7 @@ def campaign(
     seed: int = 0,
     classes: Sequence[str] = CLASSES,
     num_workers: int = 2,
-    seconds_per_mutant: float = 300.0,
+    seconds_per_mutant: float = 900.0,
     progress: Progress = lambda what, done, total: None,
 ) -> Campaign:
     """Run a campaign.
@@ -94,6 +94,8 @@ def campaign(
         Of CLASSES.
     num_workers : int
         Processes that launch mutants at the same time.
+    seconds_per_mutant : float
+        Of CPU time, under all orders together.
 
     Raises
     ------

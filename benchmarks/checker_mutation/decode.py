@@ -260,6 +260,16 @@ def _launches(kernel: KernelSpec) -> list[_Launch]:
             )
             for head_dim in range(40, columns, 32)
         ),
+        # In the first of them, of rows that are turned in every tile.
+        *(
+            _Launch(
+                *((1, 4, keys + 32, rows // 2, 2, 24), (keys - 20,)),
+                {"seqlen_new": 40, "head_dim_v": 16, **turned(keys + 32, 16, interleaved=False)},
+                cus=1,
+                nan=True,
+            )
+            for _ in range(rows > 16)
+        ),
         _Launch(
             *((2, 1, keys + 32, 2, 1, columns), (keys - 2, keys + 27)),
             {"seqlen_new": 3, "num_splits": 2, **turned(keys + 32, columns // 2, interleaved=True)},

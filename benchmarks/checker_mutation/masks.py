@@ -58,7 +58,7 @@ def restored_at_once(code: KernelCode, inst: Instruction) -> bool:
     saved = maker(code, outer.pc, outer.operands[2])
     return (
         saved is not None
-        and "saveexec" in saved.mnemonic
+        and saved.mnemonic == "s_and_saveexec_b64"  # others go on with lanes they do not save
         and shrinks(code, saved.pc, inst.pc)
         and _is_saved(code, saved.pc, inst.pc, inst.operands[2])
     )

@@ -6,8 +6,11 @@ import contextlib
 import ctypes
 import dataclasses
 import hashlib
+import math
 import multiprocessing
 import os
+import resource
+import signal
 import time
 import traceback
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,6 +23,10 @@ from amdattn.device import runtime
 from amdattn.errors import HipError
 from benchmarks.checker_mutation.code import Elf
 from benchmarks.checker_mutation.subject import Buffer, Case, Subject
+
+# By the clock a task may take so many times its CPU time: others have the CPU, too, and what waits
+# for nothing takes none.
+_BY_THE_CLOCK = 20
 
 
 class CampaignError(RuntimeError):
@@ -159,17 +166,29 @@ def _address_of(data: bytes) -> int:
     return ctypes.cast(ctypes.c_char_p(data), ctypes.c_void_p).value or 0
 
 
-def _serve(connection: Connection, subjects: Sequence[Subject], options: dict[str, int]) -> None:
-    """Answer tasks until there are no more."""
+def _serve(
+    connection: Connection, subjects: Sequence[Subject], options: dict[str, int], seconds: float
+) -> None:
+    """Answer tasks until there are no more, or one takes more CPU time than it may."""
     (arch,) = {Elf(subject.image).arch for subject in subjects}
     os.environ["AMDATTN_DEVICE"] = f"virtual:{arch}"
     try:
         device = _Device(options)
         while (task := connection.recv()) is not None:
+            _limit_cpu_time(seconds)
             connection.send(_answer(device, subjects[task.subject], task))
     except Exception:
         # A defect of the campaign itself must never pass for a mutant that was noticed.
         connection.send(traceback.format_exc())
+
+
+def _limit_cpu_time(seconds: float) -> None:
+    """End this process by SIGXCPU after so much CPU time more."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    end = math.ceil(used.ru_utime + used.ru_stime + seconds)
+    resource.setrlimit(resource.RLIMIT_CPU, (end, most))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def _answer(device: _Device, subject: Subject, task: Task) -> TaskResult:
@@ -195,17 +214,21 @@ def _seen(result: CaseResult, expected: Mapping[int, tuple[str, ...]]) -> bool:
 
 
 class _Worker:
-    def __init__(self, subjects: Sequence[Subject], options: dict[str, int]) -> None:
+    def __init__(
+        self, subjects: Sequence[Subject], options: dict[str, int], seconds: float
+    ) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, other = context.Pipe()
-        self._process = context.Process(target=_serve, args=(other, subjects, options), daemon=True)
+        arguments = other, subjects, options, seconds
+        self._process = context.Process(target=_serve, args=arguments, daemon=True)
         self._process.start()
         other.close()
         self.task: Task | None = None
         self.deadline = 0.0
+        self._seconds = seconds
 
-    def give(self, task: Task, seconds: float) -> None:
-        self.task, self.deadline = task, time.monotonic() + seconds
+    def give(self, task: Task) -> None:
+        self.task, self.deadline = task, time.monotonic() + _BY_THE_CLOCK * self._seconds
         with contextlib.suppress(BrokenPipeError):  # what it sent before it ended says more
             self.connection.send(task)
 
@@ -219,6 +242,8 @@ class _Worker:
             self._process.kill()
         self._process.join()
         self.connection.close()
+        if self._process.exitcode == -signal.SIGXCPU:
+            return f"more than {self._seconds:g} s of CPU time"
         return f"exit code {self._process.exitcode}"
 
 
@@ -231,15 +256,16 @@ def run(
 ) -> Iterator[TaskResult]:
     """Results as they come. A task whose process dies or takes too long has a `failure`.
 
-    `tasks` may be a generator: the next one is made while the workers are busy.
+    Seconds are of CPU time, which other processes do not use up. `tasks` may be a generator: the
+    next one is made while the workers are busy.
     """
     todo = iter(tasks)
-    workers = [_Worker(subjects, options) for _ in range(num_workers)]
+    workers = [_Worker(subjects, options, seconds_per_task) for _ in range(num_workers)]
     try:
         while True:
             for worker in workers:
                 if worker.task is None and (task := next(todo, None)) is not None:
-                    worker.give(task, seconds_per_task)
+                    worker.give(task)
             busy = [worker for worker in workers if worker.task]
             if not busy:
                 return
@@ -259,10 +285,11 @@ def run(
                     except (EOFError, OSError):
                         failure = "the process ended"
                 elif time.monotonic() >= worker.deadline:
-                    failure = f"no answer within {seconds_per_task:g} s"
+                    failure = f"no answer within {_BY_THE_CLOCK * seconds_per_task:g} s"
                 if failure:
                     how = worker.end()
-                    workers[workers.index(worker)] = _Worker(subjects, options)
+                    new = _Worker(subjects, options, seconds_per_task)
+                    workers[workers.index(worker)] = new
                     yield TaskResult(task.id, failure=f"{failure} ({how})")
     finally:
         for worker in workers:

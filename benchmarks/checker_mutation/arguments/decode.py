@@ -13,6 +13,10 @@ _NO_SEQUENCE = (
     "a wave has all of its lanes here or none, and what is done is a question about all lanes, of "
     "which the answer is no where there is no lane or no sequence"
 )
+_FIRST_COLUMNS = (
+    "no wave comes here: it is the way of waves without a lane that has a column of the first "
+    "step, and one has column 0"
+)
 _KERNEL = "attn_decode_bf16_d128_q16"
 _KERNELS = (_KERNEL, "attn_decode_bf16_d128_q64")
 
@@ -28,6 +32,24 @@ ARGUMENTS: tuple[Stated, ...] = (
           v_max_i32 v, 0, v
         """,
         sites=3,
+    ),
+    # Behind the first step over the columns of Q, of each tile of rows.
+    Stated(
+        *(_KERNELS[1], "EXEC", _FIRST_COLUMNS),
+        """
+          v_mov_b32 v, s
+          s_and_saveexec_b64 s[2], vcc
+          s_cbranch_execnz
+          s_or_b64 exec, exec, s[2]
+          v_cmp_lt_i32 vcc, v, v
+        > s_and_saveexec_b64 s[2], vcc
+          s_cbranch_execnz
+          s_or_b64 exec, exec, s[2]
+          v_cmp_lt_i32 vcc, v, v
+          s_and_saveexec_b64 s[2], vcc
+        """,
+        sites=4,
+        archs=("gfx942",),
     ),
     # Whether two sequences are the same.
     *(

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from amdattn.arch.props import KNOWN_DEVICES
-from benchmarks.checker_mutation import cases, equivalence
+from benchmarks.checker_mutation import cases, equivalence, run as running
 from benchmarks.checker_mutation.campaign import SCHEDULES, campaign
 from benchmarks.checker_mutation.equivalence import Judge
 from benchmarks.checker_mutation.generate import CLASSES, mutants
@@ -172,10 +172,20 @@ def test_a_campaign_that_cannot_run_reports_nothing() -> None:
         list(run([Task(0, 0, subject.image, (0,))], [subject], {}, 1, 60.0))
 
 
-def test_process_that_hangs_is_ended() -> None:
+def test_process_that_works_too_long_is_ended() -> None:
+    """By its CPU time: a busy machine makes none fail."""
+    subject = range_copy()
+    tasks = [Task(0, 0, subject.image, (0,) * 1_000_000), Task(1, 0, subject.image, (0,))]
+    first, second = run(tasks, [subject], {"threads": 1}, 1, 1.0)
+    assert first.failure == "the process ended (more than 1 s of CPU time)"
+    assert not second.failure and second.cases
+
+
+def test_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "_BY_THE_CLOCK", 0.01)  # less than a process takes to start
     subject = range_copy()
     tasks = [Task(i, 0, subject.image, (0,)) for i in range(2)]
-    for result in run(tasks, [subject], {}, 1, 0.01):  # less than a process takes to start
+    for result in run(tasks, [subject], {}, 1, 1.0):
         assert result.failure.startswith("no answer within 0.01 s")
 
 

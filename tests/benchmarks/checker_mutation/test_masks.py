@@ -62,6 +62,9 @@ def test_lanes_that_a_loop_has_ended_for_are_restored() -> None:
     "texts",
     [
         (_INNER, _OUTER, *_BOTH),  # the other way around
+        # The mask of the lanes that have been, not of those that come.
+        ("s_andn2_saveexec_b64 s[2:3], s[2:3]", _INNER, *_BOTH),
+        ("s_or_saveexec_b64 s[2:3], s[2:3]", _INNER, *_BOTH),
         (_OUTER, "s_mov_b64 exec, -1", _INNER, *_BOTH),
         (_OUTER, "s_or_b64 exec, exec, s[10:11]", _INNER, *_BOTH),
         (_OUTER, _INNER, "s_mov_b64 s[4:5], -1", *_BOTH),

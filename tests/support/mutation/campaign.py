@@ -216,7 +216,7 @@ def main() -> int:
     parser.add_argument("--of", choices=list(OF_FAMILIES), help="the page of this family")
     parser.add_argument("--json", type=Path, help="write what was run there as well")
     parser.add_argument("--workers", type=int, default=2, help="processes that launch mutants")
-    parser.add_argument("--seconds", type=float, default=300.0, help="for each mutant")
+    parser.add_argument("--seconds", type=float, default=900.0, help="of CPU time, for each mutant")
     parser.add_argument(
         "--sample", type=int, help=f"so many mutants of each of {LARGE}; default: all"
     )

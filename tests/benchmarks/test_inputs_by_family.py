@@ -1,0 +1,67 @@
+"""Modelled time of no family of attention depends much on what its inputs hold, at small sizes.
+
+Of the forward kernels by themselves tests/ops/attention/test_time_of_inputs.py holds it; larger
+sizes are in docs/bench.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from amdattn.arch.architectures import ARCHITECTURES
+from benchmarks.inputs_by_family import FAMILIES, SINK, Family
+from tests.support import shipped
+from tests.support.fake_rocm import run
+
+OTHERS = [name for name in ARCHITECTURES if name != shipped.props().arch]
+# Beside N(0, 1) without a sink, which is a load more; of few keys, where a renewal costs most.
+BARS = {"scores of sd 4": 1.07, "scores rising by 25 nats": 1.04, SINK: 1.11}
+_ONE: dict[str, Any] = {"heads_q": 8, "heads_kv": 8}  # a head for each XCD
+_OF_CACHES: dict[str, Any] = {"heads_q": 8, "heads_kv": 1, "batch": 2}
+SMALL: dict[str, dict[str, Any]] = {
+    "causal": {**_ONE, "seqlen_q": 640},
+    "window": {**_ONE, "seqlen_q": 640, "window_size": (255, 0)},
+    "varlen": _ONE,
+    "parts": {**_ONE, "seqlen_q": 128, "seqlen_kv": 1024, "num_splits": 2},
+    "narrow": {"heads_q": 8, "heads_kv": 1, "seqlen_q": 320},
+    "decode": {**_OF_CACHES, "seqlen_kv": 1024},
+    "prefill": {**_OF_CACHES, "seqlen_q": 64, "seqlen_kv": 512},
+    "cascade": {**_OF_CACHES, "seqlen_kv": 128, "prefix_len": 512},
+    "cascade of chunks": {**_OF_CACHES, "seqlen_q": 32, "seqlen_kv": 64, "prefix_len": 512},
+}
+
+
+def small(name: str) -> Family:
+    """A family at a size that takes a moment."""
+    whole = FAMILIES[name]
+    sizes = {**whole.sizes, **SMALL[name]}
+    return dataclasses.replace(whole, sizes=sizes, lengths=(512, 256, 130) * bool(whole.lengths))
+
+
+def too_slow(name: str) -> list[str]:
+    """Classes whose time a family does not hold."""
+    family = small(name)
+    normal = family.us("normal")
+    times = {of: family.us(of) / normal for of in BARS}
+    return [f"{of}: {time:.3f}" for of, time in times.items() if time > BARS[of]]
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_time_does_not_depend_on_inputs(name: str) -> None:
+    assert not too_slow(name)
+
+
+CODE = """
+from tests.benchmarks import test_inputs_by_family as test
+found = {name: test.too_slow(name) for name in test.SMALL}
+print({name: slow for name, slow in found.items() if slow})
+"""
+
+
+@pytest.mark.parametrize("arch", OTHERS)
+def test_elsewhere(arch: str) -> None:
+    status, lines, errors = run(CODE, AMDATTN_DEVICE=f"virtual:{arch}")
+    assert (status, lines) == (0, ["{}"]), errors
