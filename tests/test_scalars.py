@@ -88,8 +88,8 @@ def varlen_paged(**options):
 
 
 def product(**options):
-    a, b = qkv((4, 128), (32, 128))
-    return amdattn.gemm_nt(a, b, **options)
+    a, b, c = qkv((4, 128), (32, 128), (4, 32))
+    return amdattn.gemm_nt(a, b, c=c, **options)
 
 
 def planned(**options):
@@ -98,7 +98,7 @@ def planned(**options):
 
 
 def planned_product(**options):
-    return amdattn.plan_gemm(**{"m": 4, "n": 32, "k": 128, **options}, device="MI300X")
+    return amdattn.plan_gemm(**{"m": 4, "n": 32, "k": 128, "adds": "c", **options}, device="MI300X")
 
 
 def empty(shape=4):
@@ -120,24 +120,25 @@ CALLS = {
 }
 # Two values of each scalar argument, between which a result or a plan differs if it does at all.
 NUMBERS = {"softmax_scale": (0.1, 0.7), "softcap": (1.0, 20.0), "dropout_p": (0.0, 0.0)}
-NUMBERS |= {"alpha": (1.0, -2.0)}
+NUMBERS |= {"alpha": (1.0, -2.0), "beta": (1.0, -2.0)}
 INTEGERS = {"num_splits": (1, 2), "split_k": (1, 2), "batch": (1, 2), "stream": (0, 0)}
 INTEGERS |= dict.fromkeys(("max_seqlen_q", "max_seqlen_k", "max_seqlen"), (21, 24))
 INTEGERS |= dict.fromkeys(("seqlen_q", "seqlen_kv"), (9, 300))
 INTEGERS |= dict.fromkeys(("num_heads_q", "head_dim", "head_dim_v"), (64, 128))
 INTEGERS |= {"num_heads_kv": (2, 4), "total_q": (), "total_kv": (), "gaps": (), "shape": (4, 8)}
-INTEGERS |= {"max_total_k": (24, 30)}
+INTEGERS |= {"max_total_k": (24, 30), "groups": (1, 2)}
 INTEGERS |= {"m": (4, 8), "n": (32, 64), "k": (128, 256)}
 FLAGS = dict.fromkeys(("causal", "deterministic", "top_left", "sinks", "bias"), (False, True))
 FLAGS |= dict.fromkeys(("return_attn_probs", "return_lse", "aligned"), (False, True))
 WORDS = {"round_mode", "layout", "activation", "gather", "kv_layout", "scale_a", "scale_b"}
+WORDS |= {"adds"}
 OF_PAGES = {"kv_layout", "max_total_k"}  # which only arrays in pages have
 # Arrays, dtypes, and pairs, which have tests of their own.
 OTHERS = {
     *("q", "k", "v", "kv", "qkv", "cu_seqlens_q", "cu_seqlens_k", "cu_seqlens", "out", "lse"),
     *("alibi_slopes", "block_table", "a", "b", "workspace", "out_dtype", "dtype", "window_size"),
     "b_dtype",
-    *("device", "k_descale", "v_descale", "seqused_k"),
+    *("device", "k_descale", "v_descale", "seqused_k", "c", "residual"),
 }
 ARRAYS = ("sinks", "bias", "k", "scale_a", "scale_b")  # of some calls
 ARRAY_NAMES = {dense: {"sinks"}, product: {"bias"}}
@@ -185,7 +186,7 @@ def test_a_changed_value_counts(call, name):
         box.value = value
         assert _same(call(**{name: box}), call(**{name: value})), value
         assert _same(call(**{name: np.asarray(value)[()]}), call(**{name: value})), value
-    if name in ("softmax_scale", "alpha") or (name == "softcap"):
+    if name in ("softmax_scale", "alpha", "beta") or (name == "softcap"):
         box.value = values[0]
         first = call(**{name: box})
         box.value = values[1]

@@ -23,12 +23,12 @@ typedef struct GemmTilesArgs {
   int32_t out_type;  // 0 float32, 1 bfloat16, 2 float16
   int32_t adds;      // beta * addend: 0 not, 1 before the activation, 2 behind it
   float beta;
-  uint64_t scale_a;  // float32, of each row of a, or of all; 0 = none. For 8 bits, as scale_b
+  int32_t bias_batch;  // from what is of a product of the launch to what is of the next one
+  uint64_t scale_a;    // float32, of each row of a, or of all; 0 = none. For 8 bits, as scale_b
   uint64_t scale_b;
   int32_t scale_a_step;  // from the scale of a row to the next one's; 0 = there is one
   int32_t scale_b_step;
-  int32_t bias_batch;  // from what is of a product of the launch to what is of the next one
-  uint64_t addend;     // [m, n], of the type of out
+  uint64_t addend;  // [m, n], of the type of out
   int64_t addend_stride;
   int64_t a_batch;  // of groups 0, as out_batch, addend_batch and scale_a_batch
   int64_t b_batch;
