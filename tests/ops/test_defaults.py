@@ -34,7 +34,7 @@ _NAMES: tuple[tuple[Any, str], ...] = (
         "dynamic_lds_bytes total_kv max_seqlen_q max_seqlen_k candidates fill q_tile residents "
         "resident_workgroups rounds parts captured admitted began memory results stride array "
         "apart mask seqlen_new page_size num_pages rotary_dim rotary_positions max_seqlen_kv "
-        "max_total_kv prefix_pages least",
+        "max_total_kv prefix_pages least groups",
     ),
     (
         (),
@@ -47,7 +47,7 @@ _NAMES: tuple[tuple[Any, str], ...] = (
     (1, "batch passes scale_v schedules column_groups tile_heads num_heads_q num_heads_kv count"),
     (1, "lost_slots left"),
     ((-1, -1), "window_size window"),
-    (1.0, "alpha factor"),
+    (1.0, "alpha beta factor"),
     (128, "head_dim"),
     (64, "heads_at_once"),
 )
@@ -63,7 +63,7 @@ OWN: dict[str, dict[str, Any]] = {
     # Orders of BLAS: sums of parts in one order unless told that any is good enough.
     "ops.gemm.gemm.gemm": {"deterministic": True},
     "ops.gemm.gemm.gemm_nt": {"deterministic": True},
-    "ops.gemm.problem.GemmProblem": {"deterministic": True},
+    "ops.gemm.problem.GemmProblem": {"deterministic": True, "batch": 0},  # 0: no such axis
     "cli.bench_gemm.gemm": {"deterministic": True},
     "cli.tune.gemm": {"deterministic": True, "rows": 8},
     # Sizes of a command: a layer of an LLM, or what a checked run takes a moment for.

@@ -104,13 +104,13 @@ def scale_view(array: Any, name: str, rows: tuple[int, ...], stream: int) -> tup
     ValueError
         Another type or shape, or elements of device memory that do not follow each other.
     """
-    return _of_rows(as_view(array, name, stream), name, rows)
+    return _of_rows(as_view(array, name, stream), name, rows, ())
 
 
 def _of_rows(
-    view: View, name: str, rows: tuple[int, ...], of_blocks: tuple[int, ...] = ()
+    view: View, name: str, rows: tuple[int, ...], block_shape: tuple[int, ...]
 ) -> tuple[View, str]:
-    """The same of a view; `of_blocks`: the shape of scales of blocks, if there may be any."""
+    """The same of a view; `block_shape`: the shape of scales of blocks, if there may be any."""
     _check_dtype(view, name)
     shape = view.shape
     if all(length == 1 for length in shape):
@@ -120,7 +120,9 @@ def _of_rows(
     else:
         raise ValueError(
             f"{name} has shape {shape}; it must have one element, or be {rows} or {(*rows, 1)}, "
-            "an element for each row" + f", or {of_blocks}, one for each block" * bool(of_blocks)
+            "an element for each row"
+            + f", or {block_shape}, one for each block"
+            * bool(block_shape)
         )
     steps = zip(view.strides, compact_strides(shape), shape, strict=True)
     if view.on_device and any(step != next_to for step, next_to, length in steps if length > 1):
