@@ -117,11 +117,11 @@ def with_tile(**sizes: int) -> Any:
 @pytest.mark.parametrize(
     ("kernel", "text"),
     [
-        (with_kernarg(size=112), "112 kernarg bytes are recorded, its code object says 104"),
-        (with_kernarg(size=96), "96 kernarg bytes are recorded, its code object says 104"),
+        (with_kernarg(size=112), "112 kernarg bytes are recorded, its code object says 128"),
+        (with_kernarg(size=96), "96 kernarg bytes are recorded, its code object says 128"),
         (
-            with_kernarg(fields=(*GEMM.kernarg.fields, ("beta", 104, 4, "float"))),
-            "lists no argument at 104 of 4 bytes, where beta is recorded",
+            with_kernarg(fields=(*GEMM.kernarg.fields, ("gamma", 128, 4, "float"))),
+            "lists no argument at 128 of 4 bytes, where gamma is recorded",
         ),
         (dataclasses.replace(GEMM, lds_bytes=0), "0 bytes of LDS are recorded"),
         (dataclasses.replace(GEMM, scratch_bytes=16), "16 bytes of scratch are recorded"),

@@ -478,4 +478,11 @@ def test_the_page_names_every_product_and_what_it_counts():
         for row in amdattn.kernels()
         if kernarg_preload.length(row.read_code_object(), row.symbol)
     }
-    assert ops == {"rms_norm", "attn_decode", "gemm_nt", "merge_state", "quantize_fp8"}
+    assert ops == {
+        "rms_norm",
+        "attn_decode",
+        "gemm_nt",
+        "merge_state",
+        "quantize_blocks",
+        "quantize_fp8",
+    }

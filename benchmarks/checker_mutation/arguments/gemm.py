@@ -111,8 +111,8 @@ ARGUMENTS = (
         """
           global_store_dwordx2 v[2], v[2], off
         > s_or_b64 exec, exec, s[2]
-          s_mov_b64 s[2], 0
-          s_and_b64 vcc, exec, s[2]
+          s_branch
+          s_lshl_b32 s, s, 2
         """,
         archs=_GFX942,
     ),
