@@ -11,9 +11,17 @@ import jax
 import jax.numpy as jnp
 
 from amdattn.dtypes import FLOAT32
+from amdattn.errors import UnsupportedProblem
 from amdattn.jax.rules import Arrays, Axes, Rules, called
 from amdattn.ops import registry
-from amdattn.ops.gemm.problem import ALIGN_BYTES, FACTORS, WORD_BYTES, GemmProblem
+from amdattn.ops.gemm.problem import (
+    ADDENDS,
+    ALIGN_BYTES,
+    BLOCKS,
+    FACTORS,
+    WORD_BYTES,
+    GemmProblem,
+)
 
 _ACTIVATIONS = {
     "silu": jax.nn.silu,
@@ -26,36 +34,66 @@ def _axes(problem: GemmProblem, variant: str) -> dict[str, Axes]:
     # With factors, rows of b are of two kinds: a part of them is not the b of a part of the result.
     rows = ("rows",) if problem.has_factors else ("n",)
     a_by_k, b_by_k = problem.by_k
+    # Rows of groups follow each other: a part of them is of other groups.
+    m = ("rows_of_groups",) if problem.groups else ("m",)
+    batch = (("batch",),) * bool(problem.batch)
+    of_b = (("groups",),) if problem.groups else batch
+    out = (*batch, m, ("columns",) if problem.has_factors else ("n",))
+    of_scales: dict[str, Axes] = {"scale_a": (*batch, m), "scale_b": (*of_b, rows)}
+    of_scales |= {name: ((),) for name in of_scales if getattr(problem, name) == "tensor"}
     return {
-        "a": (("k",), ("m",)) if a_by_k else (("m",), ("k",)),
-        "b": (("k",), rows) if b_by_k else (rows, ("k",)),
-        "bias": (rows,),
-        "out": (("m",), ("columns",) if problem.has_factors else ("n",)),
+        "a": (*batch, *((("k",), m) if a_by_k else (m, ("k",)))),
+        "b": (*of_b, *((("k",), rows) if b_by_k else (rows, ("k",)))),
+        "bias": (*of_b, rows),
+        **of_scales,
+        **dict.fromkeys((*ADDENDS, "out"), out),
+        "group_sizes": (("groups",),),
     }
 
 
 def _lengths(problem: GemmProblem) -> dict[str, int]:
-    known = {"m": problem.m, "k": problem.k}
+    known = {"rows_of_groups" if problem.groups else "m": problem.m, "k": problem.k}
+    known |= {name: x for name in ("batch", "groups") if (x := getattr(problem, name))}
     if problem.has_factors:
         return {**known, "rows": problem.b_rows, "columns": problem.n}
     return {**known, "n": problem.n}
 
 
 def _resized(problem: GemmProblem, factors: Mapping[str, int]) -> GemmProblem:
-    return dataclasses.replace(
-        problem, m=factors.get("m", problem.m), n=factors.get("n", problem.n)
-    )
+    m, n, batch = (factors.get(name, getattr(problem, name)) for name in ("m", "n", "batch"))
+    return dataclasses.replace(problem, m=m, n=n, batch=batch)
 
 
 def _reference(problem: GemmProblem, variant: str, inputs: Arrays) -> dict[str, jax.Array]:
+    given = {name: x.astype(jnp.float32) for name, x in inputs.items() if name != "group_sizes"}
     a, b = (
-        inputs[name].astype(jnp.float32).T if is_by_k else inputs[name].astype(jnp.float32)
+        given[name].swapaxes(-1, -2) if is_by_k else given[name]
         for name, is_by_k in zip("ab", problem.by_k, strict=True)
     )
-    x = problem.alpha * jnp.matmul(a, b.T, precision="highest")
-    if problem.bias:
-        x = x + inputs["bias"].astype(jnp.float32)[None, :]
-    return {"out": _activated(problem, x).astype(problem.out_dtype)}
+    for name, scale in (("scale_a", problem.scale_a), ("scale_b", problem.scale_b)):
+        if scale == BLOCKS:
+            raise UnsupportedProblem(f"{name}={scale!r}: XLA's form of it is not built")
+    a = a * given["scale_a"][..., None] if problem.scale_a else a
+    b = b * given["scale_b"][..., None] if problem.scale_b else b
+    biases = given["bias"] if problem.bias else None
+    if problem.groups:
+        sizes = inputs["group_sizes"]
+        products = jax.lax.ragged_dot(a, b.swapaxes(1, 2), sizes, precision="highest")
+        if biases is not None:
+            ends, rows = jnp.cumsum(sizes), jnp.arange(problem.m)
+            biases = biases[jnp.searchsorted(ends, rows, side="right").clip(max=len(biases) - 1)]
+    else:
+        products = jnp.matmul(a, b.swapaxes(-1, -2), precision="highest")
+        biases = biases if biases is None else biases[..., None, :]
+    x = problem.alpha * products
+    if biases is not None:
+        x = x + biases
+    if problem.adds == "c":
+        x = x + problem.beta * given["c"]
+    found = _activated(problem, x)
+    if problem.adds == "residual":
+        found = found + given["residual"]
+    return {"out": found.astype(problem.out_dtype)}
 
 
 def _activated(problem: GemmProblem, x: jax.Array) -> jax.Array:
@@ -64,7 +102,7 @@ def _activated(problem: GemmProblem, x: jax.Array) -> jax.Array:
         return x
     activate = _ACTIVATIONS[problem.activation.removesuffix(FACTORS)]
     n = problem.n
-    return activate(x[:, :n]) * x[:, n:] if problem.has_factors else activate(x)
+    return activate(x[..., :n]) * x[..., n:] if problem.has_factors else activate(x)
 
 
 # -- gradients -------------------------------------------------------------------------------------
@@ -72,29 +110,43 @@ def _activated(problem: GemmProblem, x: jax.Array) -> jax.Array:
 
 def _kept(problem: GemmProblem) -> frozenset[str]:
     # Under an activation sums are made again, by a third product.
-    return frozenset({"a", "b"} | ({"bias"} if problem.activation is not None else set()))
+    of_sums = {"bias", "c"} if problem.activation is not None else set()
+    return frozenset({"a", "b"} | of_sums & {*problem.input_shapes})
 
 
 def _gradients(
     problem: GemmProblem, variant: str, inputs: Arrays, results: Arrays, of_results: Arrays
 ) -> dict[str, jax.Array]:
-    """Of a, b and bias: two products of what there is, as it is stored.
+    """Of a, b, bias and what is added: two products of what there is, as it is stored.
 
     What they multiply, the gradient of the sums, is float32 until it is rounded to the type of a.
     """
-    a, b, of_sums = inputs["a"], inputs["b"], of_results["out"].astype(jnp.float32)
+    if problem.batch or problem.groups:
+        raise UnsupportedProblem(
+            f"batch={problem.batch}, groups={problem.groups}: gradients of several products in a "
+            "launch are not built (have 0)"
+        )
+    of_out = of_results["out"]
+    a, b, of_sums = inputs["a"], inputs["b"], of_out.astype(jnp.float32)
+    found = {"residual": of_out} if problem.adds == "residual" else {}
     if problem.activation is not None:
         sums = dataclasses.replace(
-            problem, n=problem.b_rows, activation=None, out_dtype=FLOAT32.name
+            *(problem,),
+            **{"n": problem.b_rows, "activation": None, "out_dtype": FLOAT32.name},
+            adds=problem.adds if problem.adds == "c" else None,
         )
-        given = {name: inputs[name] for name in problem.input_shapes}
+        given = {name: inputs[name] for name in sums.input_shapes}
+        if problem.adds == "c":
+            given["c"] = given["c"].astype(FLOAT32.name)
         again = called("gemm", sums, variant, given)["out"]
         (of_sums,) = jax.vjp(functools.partial(_activated, problem), again)[1](of_sums)
     rounded = of_sums.astype(a.dtype)
-    found = {
+    found |= {
         "a": _product(problem, "nn", rounded, b),
         "b": _product(problem, "tn", rounded, a),
     }
+    if problem.adds == "c":
+        found["c"] = (problem.beta * of_sums).astype(of_out.dtype)
     return found | ({"bias": of_sums.sum(axis=0).astype(a.dtype)} if problem.bias else {})
 
 
@@ -114,7 +166,7 @@ RULES = {
     "gemm": Rules(
         specs=_specs,
         axes=_axes,
-        independent=("m", "n"),
+        independent=("batch", "m", "n"),
         lengths=_lengths,
         resized=_resized,
         reference=_reference,
