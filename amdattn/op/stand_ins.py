@@ -21,7 +21,7 @@ def a_few_columns(view: View) -> View:
 
 def a_few_rows(view: View) -> View:
     """The same of one without rows."""
-    return _zeros(view, (_FEW, *view.shape[1:]))
+    return _zeros(view, (*view.shape[:-2], _FEW, view.shape[-1]))
 
 
 def _zeros(view: View, shape: tuple[int, ...]) -> View:

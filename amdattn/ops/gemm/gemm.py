@@ -291,15 +291,15 @@ def _product(
             name: (a_few_rows if is_by_k else a_few_columns)(inputs[name])
             for name, is_by_k in (("a", a_by_k), ("b", b_by_k))
         }
-        k = inputs["a"].shape[0 if a_by_k else 1]
+        k = inputs["a"].shape[-2 if a_by_k else -1]
         if kinds["scale_a"] == BLOCKS:  # of which there are none
             del inputs["scale_a"], inputs["scale_b"]
             kinds = dict.fromkeys(kinds)
     plan = _planned_for(
         runtime.get(inputs["a"].ordinal).ordinal,
         *(
-            max(m, 1),
-            max(n, 1),
+            m or _ANY_ROWS,
+            n or _ANY_ROWS,
             k,
             inputs["a"].dtype.name,
             out_dtype and str(_dtype_name(out_dtype)),
@@ -409,6 +409,8 @@ def _is_aligned(view: View, is_by_k: bool) -> bool:
     )
 
 
+# Of results without elements, which every kernel would make.
+_ANY_ROWS = 8
 # What a call may be looked up by: values that are equal only to what is the same.
 _IMMUTABLE = frozenset({int, float, bool, str, type(None)})
 

@@ -186,11 +186,12 @@ def choices(
     """
     of_op = candidates(rows, GEMM, props)
     found = [(row, mismatches(row, problem)) for row in of_op]
-    # A kernel of the same type, and then one for several products, is nearer than any other one.
+    # One of the same type, then of the layout, then for several products, is nearer than others.
     rejected = sorted(
         ((row, wrong) for row, wrong in found if wrong),
         key=lambda one: (
             one[0].dtype != problem.dtype,
+            one[0].accepts["layout"] != problem.layout,
             problem.products > one[0].accepts["max_products"] + 1,
             len(one[1]),
         ),

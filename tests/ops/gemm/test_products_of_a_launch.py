@@ -171,6 +171,28 @@ def test_scales_of_blocks_of_groups_and_batches() -> None:
             assert alone.tobytes() == of_groups[own].tobytes()
 
 
+@pytest.mark.parametrize("layout", ["nt", "nn", "tn"])
+def test_sums_of_nothing(layout: str) -> None:
+    """Of batches and groups; and results without elements."""
+    a = some(3, 0, 40) if layout == "tn" else some(3, 40, 0)
+    b = some(3, 24, 0) if layout == "nt" else some(3, 0, 24)
+    bias = some(3, 24)
+    found = amdattn.gemm(a, b, layout=layout, bias=bias)
+    assert (f64(found) == f64(bias)[:, None]).all()
+    if layout != "tn":
+        found = amdattn.grouped_gemm(a[0], b, [20, 0, 20], layout=layout, bias=bias)
+        assert (f64(found) == f64(bias).repeat([20, 0, 20], 0)).all()
+        for rows, n in ((0, 24), (40, 0)):
+            x = some(rows, 64)
+            matrices = some(3, n, 64) if layout == "nt" else some(3, 64, n)
+            found = amdattn.grouped_gemm(x, matrices, [0, 0, 0], layout=layout)
+            assert found.shape == (rows, n)
+    for batch, m, n in ((0, 8, 16), (3, 0, 16), (3, 8, 0)):
+        x = some(batch, 64, m) if layout == "tn" else some(batch, m, 64)
+        y = some(batch, n, 64) if layout == "nt" else some(batch, 64, n)
+        assert amdattn.gemm(x, y, layout=layout).shape == (batch, m, n)
+
+
 def test_a_row_does_not_depend_on_other_groups() -> None:
     """Equal bits whatever group comes before, also one of NaN."""
     a, b = some(260, 72), some(3, 40, 72)
@@ -200,6 +222,10 @@ def test_what_is_refused() -> None:
         amdattn.gemm(some(2, 10, 64), b)
     with pytest.raises(amdattn.UnsupportedProblem, match="k=63"):
         amdattn.gemm(some(2, 10, 63), some(2, 24, 63))
+    with pytest.raises(
+        amdattn.UnsupportedProblem, match=r"n=23 is not built \(have multiples of 2"
+    ):
+        amdattn.gemm(some(2, 10, 64), some(2, 64, 23), layout="nn")
     with pytest.raises(TypeError, match="group_sizes is None; it must be an array"):
         amdattn.grouped_gemm(a, b, None)
 
