@@ -38,14 +38,7 @@ struct BlockLoads : TileLoads<S> {
       to_stage(stages.of_loads);
     }
   }
-  __device__ __forceinline__ void advance_b() {
-    auto& b = this->buffer_b;
-    ordered::settle_uniform(b);
-    const uint64_t base = (uint64_t(b[1]) << 32 | b[0]) + S::kRowBytes;
-    b[0] = uint32_t(base);
-    b[1] = uint32_t(base >> 32);
-    ordered::settle_uniform(b);
-  }
+  __device__ __forceinline__ void advance_b() { this->move(this->buffer_b, S::kRowBytes); }
   __device__ __forceinline__ void to_stage(int further) {
     this->write_a[0] += further;
     this->write_b[0] += further;
@@ -85,16 +78,8 @@ struct BlockLoop {
   BlockLoads<S> loads;
   BlockScales<S> scales;
 
-  // As TileLoop has it.
   __device__ __forceinline__ void begin(uint32_t lds, int wave, int lane) {
-    const int row = lane % S::kFragment, group = lane / S::kFragment;
-    const uint32_t in_row = (group ^ S::swizzle(row)) * 16;
-    const uint32_t of_wave_m = wave / S::kWavesN * S::kM * S::kFragment;
-    const uint32_t of_wave_n = wave % S::kWavesN * S::kN * S::kFragment;
-    for (int j = 0; j < S::kReadsOfRow; ++j) {
-      read_a[j] = lds + S::kA + (of_wave_m + row) * S::kRowBytes + (in_row ^ S::kReadBytes * j);
-      read_b[j] = lds + S::kB + (of_wave_n + row) * S::kRowBytes + (in_row ^ S::kReadBytes * j);
-    }
+    find_reads<S>(read_a, read_b, lds, wave, lane);
     unroll<S::kFragments>(
         [&]<int f>() { unroll<Order::kSums>([&]<int i>() { total[f][i] = 0; }); });
     unroll<2>([&]<int i>() { partial[i] = f32x16{}; });

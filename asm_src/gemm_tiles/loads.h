@@ -179,6 +179,15 @@ struct TileLoads {
       store_of<kTurnsB, n - S::kBlocksA>(staged_b, write_b);
   }
 
+ protected:
+  static __device__ __forceinline__ void move(u32x4& buffer, uint32_t bytes) {
+    ordered::settle_uniform(buffer);
+    const uint64_t base = (uint64_t(buffer[1]) << 32 | buffer[0]) + bytes;
+    buffer[0] = uint32_t(base);
+    buffer[1] = uint32_t(base >> 32);
+    ordered::settle_uniform(buffer);
+  }
+
  private:
   static constexpr uint32_t kMostBytesOfK = 1 << 25;
   template <bool kTurns, int i, class Staged, class Writes>
@@ -208,11 +217,19 @@ struct TileLoads {
     buffer[2] = along.range<S>(left);
     ordered::settle_uniform(buffer);
   }
-  static __device__ __forceinline__ void move(u32x4& buffer, uint32_t bytes) {
-    ordered::settle_uniform(buffer);
-    const uint64_t base = (uint64_t(buffer[1]) << 32 | buffer[0]) + bytes;
-    buffer[0] = uint32_t(base);
-    buffer[1] = uint32_t(base >> 32);
-    ordered::settle_uniform(buffer);
-  }
 };
+
+// Where a lane reads of LDS what is stored by rows: each read of a row, of a wave's first fragment.
+template <class S>
+__device__ __forceinline__ void find_reads(uint32_t (&read_a)[S::kReadsOfRow],
+                                           uint32_t (&read_b)[S::kReadsOfRow], uint32_t lds,
+                                           int wave, int lane) {
+  const int row = lane % S::kFragment, group = lane / S::kFragment;
+  const uint32_t in_row = (group ^ S::swizzle(row)) * 16;
+  const uint32_t of_wave_m = wave / S::kWavesN * S::kM * S::kFragment;
+  const uint32_t of_wave_n = wave % S::kWavesN * S::kN * S::kFragment;
+  for (int j = 0; j < S::kReadsOfRow; ++j) {
+    read_a[j] = lds + S::kA + (of_wave_m + row) * S::kRowBytes + (in_row ^ S::kReadBytes * j);
+    read_b[j] = lds + S::kB + (of_wave_n + row) * S::kRowBytes + (in_row ^ S::kReadBytes * j);
+  }
+}

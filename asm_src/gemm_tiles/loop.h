@@ -18,18 +18,11 @@ struct TileLoop {
   TileLoads<S> loads;
 
   __device__ __forceinline__ void begin(uint32_t lds, int wave, int lane) {
-    const int row = lane % S::kFragment, group = lane / S::kFragment;
-    const uint32_t in_row = (group ^ S::swizzle(row)) * 16;
-    const uint32_t of_wave_m = wave / S::kWavesN * S::kM * S::kFragment;
-    const uint32_t of_wave_n = wave % S::kWavesN * S::kN * S::kFragment;
-    for (int j = 0; j < S::kReadsOfRow; ++j) {
-      read_a[j] = lds + S::kA + (of_wave_m + row) * S::kRowBytes + (in_row ^ S::kReadBytes * j);
-      read_b[j] = lds + S::kB + (of_wave_n + row) * S::kRowBytes + (in_row ^ S::kReadBytes * j);
-    }
+    find_reads<S>(read_a, read_b, lds, wave, lane);
     if constexpr (kOneA)
-      read_a[0] = lds + S::kA + TileLoads<S>::AByK::read(of_wave_m / S::kFragment, lane);
+      read_a[0] = lds + S::kA + TileLoads<S>::AByK::read(wave / S::kWavesN * S::kM, lane);
     if constexpr (kOneB)
-      read_b[0] = lds + S::kB + TileLoads<S>::BByK::read(of_wave_n / S::kFragment, lane);
+      read_b[0] = lds + S::kB + TileLoads<S>::BByK::read(wave % S::kWavesN * S::kN, lane);
   }
   template <int part, int n>
   __device__ __forceinline__ void read() {

@@ -12,7 +12,7 @@
 // Groups have no fewer rows than none, and none behind the last row of A.
 template <class S>
 struct RowGroups {
-  uint32_t begin, end, tiles, tiles_upto, rows_upto;
+  uint32_t begin, end, tiles, tiles_upto;
 
   __device__ __forceinline__ RowGroups(const GemmTilesArgs& args, int first, uint32_t before) {
     const int nth = first + Lane::in_wave(), most = args.m;
@@ -27,7 +27,6 @@ struct RowGroups {
     begin = from < uint32_t(most) ? uint32_t(from) : most;
     tiles = TilePlace::tiles_m<S>(int(end - begin));
     tiles_upto = sum_scanned(int(tiles));
-    rows_upto = end;
   }
   static __device__ __forceinline__ uint32_t of_lane(uint32_t x, int lane) {
     return __builtin_amdgcn_readlane(x, lane);
@@ -35,9 +34,7 @@ struct RowGroups {
   __device__ __forceinline__ uint32_t all_tiles() const {
     return of_lane(tiles_upto, kWaveLanes - 1);
   }
-  __device__ __forceinline__ uint32_t all_rows() const {
-    return of_lane(rows_upto, kWaveLanes - 1);
-  }
+  __device__ __forceinline__ uint32_t all_rows() const { return of_lane(end, kWaveLanes - 1); }
 };
 
 // A product of a launch, and its first row where groups follow each other.
