@@ -131,9 +131,11 @@ def _gradients(
     found = {"residual": of_out} if problem.adds == "residual" else {}
     if problem.activation is not None:
         sums = dataclasses.replace(
-            *(problem,),
-            **{"n": problem.b_rows, "activation": None, "out_dtype": FLOAT32.name},
-            adds=problem.adds if problem.adds == "c" else None,
+            problem,
+            n=problem.b_rows,
+            activation=None,
+            out_dtype=FLOAT32.name,
+            adds="c" if problem.adds == "c" else None,
         )
         given = {name: inputs[name] for name in sums.input_shapes}
         if problem.adds == "c":

@@ -12,7 +12,7 @@ import amdattn
 from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm.cases import GemmCase, expected
 from amdattn.ops.gemm.problem import BLOCK, BLOCKS, GemmProblem
-from tests.support.gemm_family import OF_BLOCKS, Call, planned
+from tests.support.gemm_family import ENDS_OF_A_TILE, OF_BLOCKS, Call, planned
 
 Array = npt.NDArray[Any]
 NAMES = [row.name for row in OF_BLOCKS]
@@ -38,17 +38,7 @@ def test_sizes_around_tiles(name: str) -> None:
     Call(3 * m + 40, 1, 160, name).check()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"out_dtype": "float32"},
-        {"out_dtype": "float16", "alpha": -0.37},
-        {"activation": "gelu"},
-        {"activation": "silu_and_mul"},
-        {"activation": "gelu_tanh_and_mul", "out_dtype": "float32"},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("options", ENDS_OF_A_TILE, ids=str)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_end_of_a_tile(name: str, options: dict[str, Any]) -> None:
     """Factors have blocks of their own, which begin within one of the gate's, too."""

@@ -10,7 +10,7 @@ import pytest
 import amdattn
 from amdattn.device import runtime
 from amdattn.ops.gemm import grids
-from tests.support.gemm_family import KERNELS, OF_8_BITS, Call, operands, some
+from tests.support.gemm_family import ENDS_OF_A_TILE, KERNELS, OF_8_BITS, Call, operands, some
 
 TILES = {row.name: row for row in (*KERNELS, *OF_8_BITS) if grids.has_windows(row)}
 # Those of 8 bits differ in the matrix instruction only.
@@ -37,17 +37,7 @@ def test_sizes_around_tiles(name: str) -> None:
         call_of(m + further_m, n + further_n, k, name).check()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"out_dtype": "float32"},
-        {"out_dtype": "float16", "alpha": -0.37},
-        {"activation": "gelu"},
-        {"activation": "silu_and_mul"},
-        {"activation": "gelu_tanh_and_mul", "out_dtype": "float32"},
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("options", ENDS_OF_A_TILE, ids=str)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_end_of_a_tile(name: str, options: dict[str, Any]) -> None:
     """Sixteen-byte stores and, where columns do not allow them, one by one."""

@@ -47,6 +47,14 @@ def some(names: Iterable[str]) -> list[Any]:
 
 
 SOME_NAMES = some(NAMES)
+# Options by which a kernel for many rows leaves its loop in another way.
+ENDS_OF_A_TILE: tuple[dict[str, Any], ...] = (
+    {"out_dtype": "float32"},
+    {"out_dtype": "float16", "alpha": -0.37},
+    {"activation": "gelu"},
+    {"activation": "silu_and_mul"},
+    {"activation": "gelu_tanh_and_mul", "out_dtype": "float32"},
+)
 # Members that take parts along k: those for few rows.
 SPLITTING = [row.name for row in _NT if row.accepts["max_splits"] > 1]
 SOME_SPLITTING = [one for one in SOME_NAMES if one.values[0] in SPLITTING]

@@ -61,7 +61,7 @@ def values(
 def expected(case: GemmCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
     """Out in float64, of every product."""
     problem = case.problem
-    if problem.products == 1 and not problem.groups and not problem.batch:
+    if not problem.of_columns:
         return {"out": _expected(problem, inputs)}
     found = [_expected(problem, one) for one in products(problem, inputs)]
     values = np.concatenate([one.values for one in found]).reshape(problem.out_shape)

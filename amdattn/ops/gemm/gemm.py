@@ -205,7 +205,8 @@ def grouped_gemm(
     out : array, (m, n), optional
     bias : array, (groups, rows of a matrix), optional
     scale_a, scale_b : array, float32, optional
-        Of 8-bit operands, with one element, or of shape (m,) and (groups, rows of a matrix).
+        Of 8-bit operands, with one element, or of shape (m,) and (groups, rows of a matrix); or of
+        blocks, scale_b with groups in front.
     residual : array, (m, n), optional
     """
     layout = scalars.word("layout", layout)

@@ -224,10 +224,9 @@ def lookup(problem: GemmProblem, props: DeviceProps) -> Tuned | None:
         $AMDATTN_GEMM_TABLE names no table, or the user's own is none.
     """
     of_16_bits = problem.b_dtype == problem.dtype
-    is_one = not problem.batch and not problem.groups
-    if problem.split_k or not problem.aligned or not of_16_bits or not is_one:
+    if problem.split_k or not problem.aligned or not of_16_bits or problem.layout != "nt":
         return None
-    if problem.layout != "nt":
+    if problem.of_columns:  # several products
         return None
     key = Key.of(problem, props)
     return _users().get(key) or _shipped().get(key)
