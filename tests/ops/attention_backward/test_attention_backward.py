@@ -14,7 +14,7 @@ from amdattn.checking.subjects import OfOperation
 from amdattn.ops.attention_backward.cases import OPERATION, BackwardCase, case
 from amdattn.ops.attention_backward.reference import Inputs, Options, gradients, of_forward
 from tests.support.adversary.classes import CLASSES
-from tests.support.backward.bar import Truth
+from tests.support.backward.bar import Truth, complaints
 from tests.support.backward.calls import GRADIENTS, Call, adversary, least, normal, sweep
 
 EDGES = (1, 15, 16, 17, 31, 33, 63, 64, 65, 127, 129, 191, 192, 193, 255, 257)
@@ -111,7 +111,36 @@ def test_a_result_beyond_its_type() -> None:
     truth = Truth.of(call.inputs, call.options, call.dtype)
     at = 0, 78, 0, 0
     assert truth.best.dk[at] < -65520 < truth.usual.dk[at]
-    call.check()
+    found = call.run()
+    assert complaints(found, truth) == []
+    for value, is_wrong in (
+        (-np.inf, False),
+        (-65504, False),
+        (np.inf, True),
+        (np.nan, True),
+        (0, True),
+    ):
+        found["dk"][at] = value
+        assert bool(complaints(found, truth)) == is_wrong, value
+
+
+def test_results_beyond_their_type_have_the_right_sign() -> None:
+    """Plain ones are infinite as well: another sign, a number and none are told."""
+    call = normal(33, 4, dtype="float16")
+    signs = np.where(np.arange(64) < 32, 1, -1)
+    dout = (signs * (20000 + abs(call.inputs.dout))).astype(np.float16)
+    none = np.zeros_like(call.inputs.v)
+    inputs = of_forward(dout, call.inputs.q, call.inputs.k, none, call.options)
+    truth, found = (
+        Truth.of(inputs, call.options, "float16"),
+        Call(inputs, call.options, "float16").run(),
+    )
+    assert np.isinf(truth.usual.dv).all() and complaints(found, truth) == []
+    np.testing.assert_array_equal(found["dv"][0, :, 0], np.broadcast_to(signs * np.inf, (4, 64)))
+    for value in (-np.inf, np.nan, 0.0, 30000.0):
+        changed = found["dv"].copy()
+        changed[0, 1, 0, 3] = value
+        assert complaints({**found, "dv": changed}, truth), value
 
 
 def test_a_probability_of_a_sink_below_the_normal_numbers() -> None:

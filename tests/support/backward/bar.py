@@ -4,8 +4,9 @@ The bar: error <= 2 max(plain's, u sqrt(sum of the squares of the products that 
 a ULP of the result and what float32 leaves open of scores, dP and delta (`float32_errors`), u the
 unit roundoff of the type, as root mean square and as maximum, over every row, and over every column
 that has 64 rows or more. What float64 and plain have finite must be; not judged are rows whose
-scores are so far from 0 that float32 has none of their digits, and results which that much makes
-greater than their type has numbers.
+scores are so far from 0 that float32 has none of their digits. Where a result is beyond its type,
+or may be by what float32 leaves open, an infinite one counts as the least number that rounds to it:
+of the other sign, or no number, it is wrong.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from amdattn.ops.attention_backward.reference import (
@@ -75,9 +77,12 @@ def ratios(found: Mapping[str, Array], by: Truth) -> dict[str, float]:
         best, usual, noise = (getattr(of, name) for of in (by.best, by.usual, by.noise))
         usual = usual.astype(np.float64)
         left_open = getattr(by.open, name)
-        judged = np.isfinite(best) & np.isfinite(usual) & np.isfinite(left_open)
-        with np.errstate(over="ignore"):
-            judged &= np.isfinite((np.abs(best) + left_open).astype(found[name].dtype))
+        end = _end(found[name].dtype)
+        with np.errstate(over="ignore", invalid="ignore"):
+            beyond = np.abs(best) + left_open >= end
+        too = beyond & np.isinf(usual) & (np.sign(usual) == np.sign(best))  # as plain's is
+        judged = np.isfinite(best) & np.isfinite(left_open) & (np.isfinite(usual) | too)
+        x, best, usual = (np.where(beyond, np.clip(of, -end, end), of) for of in (x, best, usual))
         wrong = judged & ~np.isfinite(x)
         worst[f"{name} not finite"] = np.inf if wrong.any() else 0.0
         judged &= np.isfinite(x) & np.isfinite(noise)
@@ -112,6 +117,12 @@ def ratios(found: Mapping[str, Array], by: Truth) -> dict[str, float]:
     if by.best.dsinks is not None:
         worst["dsinks"] = _of_sinks(found["dsinks"], by)
     return worst
+
+
+def _end(dtype: Any) -> float:
+    """The least number that rounds to infinity."""
+    info = ml_dtypes.finfo(dtype)
+    return float(info.max) + float(2.0 ** (info.maxexp - info.nmant - 2))
 
 
 def _of_sinks(dsinks: Array, by: Truth) -> float:
