@@ -48,17 +48,27 @@ class Loop:
         return self.limit / self.clk
 
 
-# AITER's a16, rtz where roundings have objects, as benchmarks/attention_backward_peers.py finds
-# them at e4048607: of 16 rows, by architecture, head_dim and mask.
+# AITER's of 16 bits of sums of dQ and of 32, rtz where roundings have objects, as
+# benchmarks/attention_backward_peers.py finds them at e4048607: of 16 rows, by bits, architecture,
+# head_dim and mask.
+_BWD = "fmha_bwd_hd"
 AITER = {
-    ("gfx942", 128, False): Loop("fmha_bwd_hd128_bf16_a16_rtz", 192, 2170, 1920, 18932),
-    ("gfx942", 128, True): Loop("fmha_bwd_hd128_bf16_causal_a16_rtz", 192, 2174, 1920, 20398),
-    ("gfx942", 64, False): Loop("fmha_bwd_hd64_bf16_a16_rtz", 192, 1333, 960, 12636),
-    ("gfx942", 64, True): Loop("fmha_bwd_hd64_bf16_causal_a16_rtz", 192, 1335, 960, 13712),
-    ("gfx950", 128, False): Loop("fmha_bwd_hd128_bf16_a16_psskddv", 256, 2240, 1280, 14386),
-    ("gfx950", 128, True): Loop("fmha_bwd_hd128_bf16_causal_a16_psskddv", 256, 2272, 1280, 16090),
-    ("gfx950", 64, False): Loop("fmha_bwd_hd64_bf16_a16_rtz", 192, 1305, 480, 13474),
-    ("gfx950", 64, True): Loop("fmha_bwd_hd64_bf16_causal_a16_rtz", 192, 1307, 480, 14412),
+    (16, "gfx942", 128, False): Loop(_BWD + "128_bf16_a16_rtz", 192, 2170, 1920, 18932),
+    (16, "gfx942", 128, True): Loop(_BWD + "128_bf16_causal_a16_rtz", 192, 2174, 1920, 20398),
+    (16, "gfx942", 64, False): Loop(_BWD + "64_bf16_a16_rtz", 192, 1333, 960, 12636),
+    (16, "gfx942", 64, True): Loop(_BWD + "64_bf16_causal_a16_rtz", 192, 1335, 960, 13712),
+    (16, "gfx950", 128, False): Loop(_BWD + "128_bf16_a16_psskddv", 256, 2240, 1280, 14386),
+    (16, "gfx950", 128, True): Loop(_BWD + "128_bf16_causal_a16_psskddv", 256, 2272, 1280, 16090),
+    (16, "gfx950", 64, False): Loop(_BWD + "64_bf16_a16_rtz", 192, 1305, 480, 13474),
+    (16, "gfx950", 64, True): Loop(_BWD + "64_bf16_causal_a16_rtz", 192, 1307, 480, 14412),
+    (32, "gfx942", 128, False): Loop(_BWD + "128_bf16_a32_rtz", 192, 2458, 1920, 19176),
+    (32, "gfx942", 128, True): Loop(_BWD + "128_bf16_causal_a32_rtz", 192, 2462, 1920, 20642),
+    (32, "gfx942", 64, False): Loop(_BWD + "64_bf16_a32_rtz_pssk", 192, 1347, 960, 13220),
+    (32, "gfx942", 64, True): Loop(_BWD + "64_bf16_causal_a32_rtz_pssk", 192, 1363, 960, 14246),
+    (32, "gfx950", 128, False): Loop(_BWD + "128_bf16_a32_psskddv", 256, 2244, 1280, 14432),
+    (32, "gfx950", 128, True): Loop(_BWD + "128_bf16_causal_a32_psskddv", 256, 2276, 1280, 16142),
+    (32, "gfx950", 64, False): Loop(_BWD + "64_bf16_a32_rtz_pssk", 192, 1319, 480, 14094),
+    (32, "gfx950", 64, True): Loop(_BWD + "64_bf16_causal_a32_rtz_pssk", 192, 1335, 480, 14978),
 }  # fmt: skip
 # HipKittens' of four waves, all heads of a group in a workgroup, as its source of November 2025
 # compiles: modelled on this device once, outside of its loop to the nearest 500.
@@ -76,30 +86,41 @@ def composed(loop: Loop, sizes: Sizes, props: DeviceProps, splits: Splits | None
     return rounds * (loop.outside + group * of_head + (group - 1) * loop.another)
 
 
-def composed_aiter(sizes: Sizes, head_dim: int, props: DeviceProps) -> float:
+def composed_aiter(sizes: Sizes, head_dim: int, props: DeviceProps, sums: int = 16) -> float:
     """Clk of AITER's without a mask: a workgroup has a block of keys of one head of q.
 
+    sums : bits of those of dQ.
     What sums dK and dV of a group's heads is another launch, and not in it.
     """
     batch, heads, _, seqlen = sizes
-    return composed(AITER[props.arch, head_dim, False], (batch, heads, heads, seqlen), props)
+    return composed(AITER[sums, props.arch, head_dim, False], (batch, heads, heads, seqlen), props)
 
 
-def composed_causal(loop: Loop, plain: Loop, sizes: Sizes, props: DeviceProps) -> float:
+def composed_causal(
+    loop: Loop, plain: Loop, sizes: Sizes, props: DeviceProps, splits: Splits | None = None
+) -> float:
     """Clk of ours under a causal mask: a workgroup has a block of keys of all heads of a group.
 
     What is outside of the loop comes once, but what cut tiles take, which is what `loop` has more
     outside than `plain`, the loop without a mask, with every head.
     """
     batch, heads, heads_kv, seqlen = sizes
-    group, blocks = heads // heads_kv, -(-seqlen // loop.keys)
+    splits = splits or Splits()
+    group, blocks = heads // heads_kv // splits.heads, -(-seqlen // loop.keys)
     cut = (loop.outside - plain.outside) / loop.keys  # of a row
 
-    def clk(block: int) -> float:
+    def clk(block: int) -> list[float]:
+        """Of its splits, the first rows first."""
         rows = seqlen - block * loop.keys
-        # Of the last block all tiles are cut, as some of its keys are beyond the last one.
-        of_head = rows / STEP * loop.clk + min(rows, loop.keys) * cut
-        return plain.outside + group * of_head + (group - 1) * plain.another
+        of_split = -(rows // -STEP // splits.rows) * STEP
+        found = []
+        for first in range(0, splits.rows * of_split, of_split):
+            own = max(0, min(of_split, rows - first))
+            # Of the last block all tiles are cut, as some of its keys are beyond the last one.
+            of_head = own / STEP * loop.clk + max(0, min(own, loop.keys - first)) * cut
+            alone = plain.outside + group * of_head + (group - 1) * plain.another
+            found += [alone] * splits.heads
+        return found
 
     at_once = ATTENTION_KERNELS[props.arch].heads_of_xcd * props.num_xcds
     return last_end(_chunks(batch * heads_kv, at_once, blocks, clk), props)
@@ -123,11 +144,14 @@ def composed_pairs(loop: Loop, sizes: Sizes, props: DeviceProps) -> float:
     return last_end(of_head * (batch * heads), props)
 
 
-def _chunks(heads: int, at_once: int, blocks: int, clk: Callable[[int], float]) -> Iterator[float]:
+def _chunks(
+    heads: int, at_once: int, blocks: int, clk: Callable[[int], list[float]]
+) -> Iterator[float]:
     """As asm_src/attn_bwd/work.h has it: the first blocks of some heads, then the second ones."""
     for first in range(0, heads, at_once):
         for block in range(blocks):
-            yield from [clk(block)] * min(at_once, heads - first)
+            for of_split in clk(block):
+                yield from [of_split] * min(at_once, heads - first)
 
 
 def last_end(workgroups: Sequence[float] | Iterator[float], props: DeviceProps) -> float:

@@ -10,10 +10,11 @@ another: what a second head of q takes beside its steps, under a mask with its c
 the loop depends on the numbers, which `--sd` shows. Behind the table, main launches that are
 composed of workgroups (`attention_backward_launches`), without a mask and causal; where the plan
 splits blocks of keys, of one workgroup of each and of as many as it takes, and the launch that sums
-them, run in full. Readings: docs/generated/readings.md. Beside them AITER's a16 kernel (rtz on
-MI300X) composed alike, from its loop and what is outside of it, which `attention_backward_peers`
-models of its objects: how many times as long it takes as ours, with what sums splits. Its
-workgroups have one head of q each; what adds up dK and dV of a group's heads is not in it.
+them, run in full. Readings: docs/generated/readings.md. Beside them AITER's a16 and a32 (rtz where
+there are roundings) composed alike, from their loops and what is outside of these, which
+`attention_backward_peers` models of their objects: how many times as long they take as ours, with
+what sums splits. Their workgroups have one head of q each; what adds up dK and dV of a group's
+heads is not in it.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from benchmarks.attention_backward_launches import (
 )
 
 ROWS = (1024, 2048)
+_MOST_SUMMED = 2**27  # bytes of splits
 CAUSAL = {"causal": True, "top_left": True}  # of a first block of keys and more rows
 # head_dim, head_dim_v, what is asked for besides.
 MEMBERS: tuple[tuple[int, int, Mapping[str, Any]], ...] = (
@@ -165,9 +167,18 @@ def planned_splits(
 
 def sum_clk(
     batch: int, heads_kv: int, seqlen: int, head_dim: int, dtype: str, splits: Splits
-) -> int:
-    """Clk of the launch that sums splits: its time does not depend on the rows of q."""
+) -> float:
+    """Clk of the launch that sums splits: its time does not depend on the rows of q.
+
+    Run in full up to `_MOST_SUMMED` bytes; of more as much longer as there are more bytes.
+    """
     element, few = as_dtype(dtype).numpy(), 1
+    rows = batch * heads_kv * seqlen
+    nbytes = rows * splits.count * 2 * head_dim * 4
+    if nbytes > _MOST_SUMMED:
+        fewer = max(1, seqlen * _MOST_SUMMED // nbytes)
+        part = sum_clk(batch, heads_kv, fewer, head_dim, dtype, splits)
+        return part * seqlen / fewer
     rng = np.random.default_rng(1)
     q = rng.standard_normal((batch, few, heads_kv, head_dim), np.float32).astype(element)
     k = rng.standard_normal((batch, seqlen, heads_kv, head_dim), np.float32).astype(element)
@@ -176,25 +187,6 @@ def sum_clk(
         amdattn.flash_attn_backward(q, q, k, k, q, lse, num_splits=splits.count)
     (launch,) = (one for one in profile.launches if "_sum_" in one.kernel)
     return launch.cycles
-
-
-def causal_in_full(
-    batch: int, heads: int, heads_kv: int, seqlen: int, head_dim: int, dtype: str
-) -> float:
-    """Clk of the main launch and of the one that sums splits, of which some see more rows."""
-    rng, element = np.random.default_rng(1), as_dtype(dtype).numpy()
-
-    def operand(of_heads: int) -> NDArray[Any]:
-        return rng.standard_normal((batch, seqlen, of_heads, head_dim), np.float32).astype(element)
-
-    q, dout, out = (operand(heads) for _ in range(3))
-    k, v = operand(heads_kv), operand(heads_kv)
-    lse = np.full((batch, heads, seqlen), np.log(seqlen), np.float32)
-    with virtual.profile() as profile:
-        amdattn.flash_attn_backward(dout, q, k, v, out, lse, causal=True)
-    return sum(
-        one.cycles for one in profile.launches if _is_main(one.kernel) or "_sum_" in one.kernel
-    )
 
 
 def main() -> None:
@@ -223,7 +215,7 @@ def main() -> None:
                 )
     print(
         "\n| batch, heads, heads of k, rows, head_dim | main launch, Mclk | splits | sum "
-        "| AITER / ours | causal, Mclk | AITER / ours |"
+        "| AITER a16, a32 / ours | causal, Mclk | AITER a16, a32 / ours |"
     )
     print("|---|--:|--:|--:|--:|--:|--:|")
     for *of_shape, head_dim in SHAPES:
@@ -245,16 +237,21 @@ def _row(plain: Loop, causal: Loop, sizes: Sizes, head_dim: int, dtype: str) -> 
         of_sum = sum_clk(batch, heads_kv, seqlen, head_dim, dtype, splits)
         more = f"{after / 1e6:.3f} ({splits.heads} x {splits.rows}) | {of_sum / 1e6:.3f} |"
         best = after + of_sum
-    ratio = composed_aiter(sizes, head_dim, props) / best
-    splits, in_full = planned_splits(*sizes, head_dim, dtype, causal=True), ""
+    ratios = (composed_aiter(sizes, head_dim, props, sums) / best for sums in (16, 32))
+    splits, how = planned_splits(*sizes, head_dim, dtype, causal=True), ""
+    ours = composed_causal(causal, plain, sizes, props, splits)
     if splits.count > 1:
-        ours = causal_in_full(*sizes, head_dim, dtype)
-        in_full = f" ({splits.heads} x {splits.rows}, in full)"
-    else:
-        ours = composed_causal(causal, plain, sizes, props)
-    of_causal = composed_pairs(AITER[props.arch, head_dim, True], sizes, props) / ours
-    under_mask = f"{ours / 1e6:.3f}{in_full} | {of_causal:.3f}"
-    return f"{whole / 1e6:.3f} | {more} {ratio:.3f} | {under_mask} |"
+        of_sum = sum_clk(batch, heads_kv, seqlen, head_dim, dtype, splits)
+        how = f" ({splits.heads} x {splits.rows}, sum {of_sum / 1e6:.3f})"
+        ours += of_sum
+    of_causal = (
+        composed_pairs(AITER[sums, props.arch, head_dim, True], sizes, props) / ours
+        for sums in (16, 32)
+    )
+    plain_ratios, causal_ratios = (
+        ", ".join(f"{ratio:.3f}" for ratio in of) for of in (ratios, of_causal)
+    )
+    return f"{whole / 1e6:.3f} | {more} {plain_ratios} | {ours / 1e6:.3f}{how} | {causal_ratios} |"
 
 
 if __name__ == "__main__":

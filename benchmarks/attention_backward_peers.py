@@ -1,7 +1,7 @@
-"""AITER's a16 backward from its own objects beside ours: loops in cycles, and at estimated clocks.
+"""AITER's backward from its own objects beside ours: loops in cycles, and at estimated clocks.
 
     AMDATTN_DEVICE=virtual:gfx942 python -m benchmarks.attention_backward_peers [--aiter DIR]
-        [--reading NAME ... | all]
+        [--reading NAME ... | all] [--sums 16 | 32]
 
 DIR, or AMDATTN_AITER_DIR, is a checkout of https://github.com/ROCm/aiter. Everything is modelled,
 no GPU: one workgroup alone on its CU, of ours as `attention_backward_loop` has it. AITER's has as
@@ -9,7 +9,8 @@ many rows as keys, of which it takes the first block, or under a causal mask the
 one; two lengths. Outside is then half of what is beside the steps of both blocks. A clock is where
 the power of all CUs in a loop meets the cap (`amdattn.energy`): an estimate, with what the loop has
 of the L2 and nothing behind it, where blocks of keys of a head share rows. With --reading, cycles
-only, of each one (docs/generated/readings.md).
+only, of each one (docs/generated/readings.md). AITER's is its a16, which sums dQ in 16 bits, or
+with --sums 32 its a32.
 """
 
 from __future__ import annotations
@@ -103,12 +104,16 @@ def found_of(
 
 
 def of_aiter(
-    directory: Path, head_dim: int, causal: bool, functions: Functions, round_mode: str = "rtz"
+    directory: Path,
+    head_dim: int,
+    causal: bool,
+    functions: Functions,
+    round_mode: str = "rtz",
+    sums: int = 16,
 ) -> Found:
     """Of its objects; under a mask `outside` is half of a pair's, beside the steps of both."""
-    kernel = CodeObject.of(
-        directory, amdattn.device_props().arch, head_dim, causal, round_mode=round_mode
-    )
+    arch = amdattn.device_props().arch
+    kernel = CodeObject.of(directory, arch, head_dim, causal, round_mode, sums)
     rows = (BLOCKS[0] * kernel.keys, BLOCKS[1] * kernel.keys)
     at = [lifetime(kernel, numbers(seqlen, head_dim), functions) for seqlen in rows]
     name = kernel.symbol.removeprefix("_ZN5aiter").strip("0123456789").removesuffix("E")
@@ -187,7 +192,7 @@ def print_rates(pairs: Mapping[tuple[int, bool], tuple[Found, Found]]) -> None:
     batch, heads, _, seqlen = RATED
     loops = {
         own.kernel: composed(own, RATED, props),
-        AITER[props.arch, 128, False].kernel: composed_aiter(RATED, 128, props),
+        AITER[16, props.arch, 128, False].kernel: composed_aiter(RATED, 128, props),
     }
     if props.arch == "gfx950":
         loops[HIPKITTENS.kernel] = composed(HIPKITTENS, RATED, props)
@@ -203,6 +208,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--aiter", type=Path, default=os.environ.get("AMDATTN_AITER_DIR"))
     parser.add_argument("--reading", nargs="+", metavar="NAME", help="or all")
+    parser.add_argument("--sums", type=int, choices=(16, 32), default=16, help="bits of AITER's dQ")
     arguments = parser.parse_args()
     if arguments.aiter is None:
         parser.error("--aiter or AMDATTN_AITER_DIR must name a checkout of ROCm/aiter")
@@ -214,7 +220,7 @@ def main() -> None:
             pairs = {
                 (head_dim, causal): (
                     of_ours(head_dim, causal),
-                    of_aiter(directory, head_dim, causal, functions),
+                    of_aiter(directory, head_dim, causal, functions, sums=arguments.sums),
                 )
                 for head_dim in HEAD_DIMS
                 for causal in (False, True)

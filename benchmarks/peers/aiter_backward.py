@@ -2,8 +2,9 @@
 
 Facts from its public sources: csrc/include/mha_bwd.h, csrc/cpp_itfs/mha_bwd.cu and the table
 fmha_bwd_dqdkdv.csv beside the code objects. Only the main kernel, of sequences of one length, which
-adds to dQ in 16 bits (a16): delta and the zeroes of dQ are made here, and on MI355X dQ stays in the
-order of its sums. The checkout is the user's; nothing of it is part of this package.
+adds to dQ in 16 bits (a16) or in 32 (a32): delta and the zeroes of dQ are made here, and of a16 on
+MI355X dQ stays in the order of its sums. The checkout is the user's; nothing of it is part of this
+package.
 """
 
 from __future__ import annotations
@@ -68,10 +69,16 @@ class CodeObject:
     rows: int  # of a step
     head_dim: int
     causal: bool
+    sums: int = 16  # bits of those of dQ
 
     @staticmethod
     def of(
-        directory: Path, arch: str, head_dim: int, causal: bool, round_mode: str = "rtz"
+        directory: Path,
+        arch: str,
+        head_dim: int,
+        causal: bool,
+        round_mode: str = "rtz",
+        sums: int = 16,
     ) -> CodeObject:
         """Of a table, one that takes no padding where there is one; ValueError without any."""
         folder = directory / "hsa" / arch / "fmha_v3_bwd"
@@ -80,7 +87,7 @@ class CodeObject:
             "hdim_q": str(head_dim),
             "hdim_v": str(head_dim),
             "mask": str(CAUSAL if causal else NO_MASK),
-            "atomic32": "0",
+            "atomic32": str(int(sums == 32)),
             "mode": "0",
         }
         roundings = (str(ROUNDINGS[round_mode]), _ANY_ROUNDING)
@@ -95,7 +102,7 @@ class CodeObject:
         row = min(found, key=lambda row: (row["pssk"], row["pddv"]))
         image = (folder / row["co_name"]).read_bytes()
         return CodeObject(
-            *(row["knl_name"], image, int(row["ts"]), int(row["ts_qo"]), head_dim, causal)
+            *(row["knl_name"], image, int(row["ts"]), int(row["ts_qo"]), head_dim, causal, sums)
         )
 
     def blocks(self, seqlen: int) -> int:
@@ -132,16 +139,22 @@ class CodeObject:
                 put(name, x)
             put("lse", inputs.lse.astype(np.float32))
             put("delta", delta.transpose(0, 2, 1).astype(np.float32))
-            put("dq", np.zeros((batch, seqlen, heads, columns), BF16))
+            of_dq = (batch, seqlen, heads, columns), BF16
+            if self.sums == 32:  # heads apart
+                of_dq = (batch, heads, seqlen, columns), np.float32
+            put("dq", np.zeros(*of_dq))
             for name in ("dk", "dv"):
                 put(name, np.full((batch, seqlen, heads, columns), np.nan, BF16))
             self._launch(inputs, addresses, blocks or self.blocks(seqlen)).enqueue(functions)
             runtime.synchronize()
             found = {}
             for name in ("dq", "dk", "dv"):
-                found[name] = np.empty((batch, seqlen, heads, columns), BF16)
+                shape, dtype = of_dq if name == "dq" else ((batch, seqlen, heads, columns), BF16)
+                found[name] = np.empty(shape, dtype)
                 device.download(found[name].ctypes.data, addresses[name], found[name].nbytes)
             runtime.synchronize()
+            if self.sums == 32:
+                found["dq"] = found["dq"].transpose(0, 2, 1, 3)
             return found
         finally:
             for address in addresses.values():

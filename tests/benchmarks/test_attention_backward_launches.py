@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 
 from amdattn.arch.props import KNOWN_DEVICES
+from amdattn.ops.attention_backward.splitting import Splits
 from benchmarks.attention_backward_launches import (
     AITER,
     Loop,
@@ -33,8 +34,9 @@ def test_a_cu_takes_the_next_workgroup_when_it_is_free() -> None:
 def test_rounds_of_whole_blocks() -> None:
     sizes = 1, 4, 2, 384
     assert composed(PLAIN, sizes, ONE_CU) == 4 * (1000 + 2 * 24 * 100 + 7)
-    alone = composed(AITER["gfx942", 128, False], (1, 4, 4, 384), ONE_CU)
+    alone = composed(AITER[16, "gfx942", 128, False], (1, 4, 4, 384), ONE_CU)
     assert composed_aiter(sizes, 128, ONE_CU) == alone == 8 * (18932 + 24 * 2170)
+    assert composed_aiter(sizes, 128, ONE_CU, 32) == 8 * (19176 + 24 * 2458)
 
 
 def test_causal_blocks_see_fewer_rows_one_by_one() -> None:
@@ -46,6 +48,14 @@ def test_causal_blocks_see_fewer_rows_one_by_one() -> None:
     assert composed_causal(CAUSAL, PLAIN, (1, 1, 1, 208), ONE_CU) == (
         2 * 1000 + (13 + 1) * 100 + 192 + 16
     )
+
+
+def test_splits_of_causal_blocks() -> None:
+    """The first tiles of a block are the cut ones; of a short block some splits have none."""
+    found = composed_causal(CAUSAL, PLAIN, (1, 2, 1, 384), ONE_CU, Splits(2, 1))
+    assert found == 4 * 1000 + 2 * (24 + 12) * 100 + 2 * 2 * 192
+    rows = composed_causal(CAUSAL, PLAIN, (1, 1, 1, 384), ONE_CU, Splits(1, 2))
+    assert rows == 4 * 1000 + (24 + 12) * 100 + 2 * 192
 
 
 @pytest.mark.parametrize(("blocks", "steps"), [(2, 24 + 12), (3, 36 + 24 + 12)])

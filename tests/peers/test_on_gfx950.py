@@ -37,7 +37,9 @@ def test_triton(module: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif("AMDATTN_AITER_DIR" not in os.environ, reason="names no aiter checkout")
-@pytest.mark.parametrize("module", ["test_aiter_gfx950", "test_aiter_backward"])
+@pytest.mark.parametrize(
+    "module", ["test_aiter_gfx950", "test_aiter_backward", "test_found_gfx950"]
+)
 def test_aiter(module: str) -> None:
     on_gfx950(module, "slow")
 
