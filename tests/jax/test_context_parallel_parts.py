@@ -179,6 +179,48 @@ def test_ring_goes_as_far_as_windows_reach(options: Any, moves: int) -> None:
     assert names.count("ppermute") == 2 * moves  # of keys and of values
 
 
+@pytest.mark.parametrize(
+    ("method", "kinds"),
+    [
+        ("ring", {"ppermute"}),
+        ("all_gather", {"all_gather", "reduce_scatter"}),
+        ("ulysses", {"all_to_all"}),
+    ],
+)
+@pytest.mark.parametrize("options", [{}, {"causal": True, "order": "zigzag"}], ids=str)
+def test_gradients_move_as_much_again(method: str, kinds: set[str], options: Any) -> None:
+    """Bytes that a device receives, as the page has them; every attention has its backward."""
+    num_devices, rows = 4, 16
+    q, k = (jax.ShapeDtypeStruct((1, num_devices * rows, n, 64), jnp.bfloat16) for n in (8, 4))
+    function = jax.shard_map(
+        lambda q, k, v: aj.context_parallel_attention(q, k, v, "cp", method, **options),
+        mesh=mesh_of(num_devices),
+        in_specs=ROWS,
+        out_specs=ROWS,
+    )
+
+    def loss(q: Any, k: Any, v: Any) -> Any:
+        return function(q, k, v).astype(jnp.float32).sum()
+
+    found = [*equations(jax.make_jaxpr(jax.grad(loss, argnums=(0, 1, 2)))(q, k, k))]
+    received = {"ppermute": 1.0, "all_gather": num_devices - 1.0}
+    moved: dict[str, float] = {}
+    for each in found:
+        name = each.primitive.name
+        if name in (*received, "all_to_all", "reduce_scatter", "psum"):
+            share = received.get(name, 1 - 1 / num_devices)
+            nbytes = sum(x.aval.size * x.aval.dtype.itemsize for x in each.invars)
+            moved[name] = moved.get(name, 0) + share * nbytes
+    of_q, of_kv = (heads * rows * 64 * 2 for heads in (8, 2 * 4))
+    forward = (num_devices - 1) * of_kv
+    if method == "ulysses":
+        forward = (2 * of_q + of_kv) * (num_devices - 1) // num_devices
+    assert set(moved) == kinds
+    assert sum(moved.values()) == 2 * forward
+    calls = [each.params["operation"] for each in found if each.primitive.name == "amdattn"]
+    assert calls.count("attention_backward") == calls.count("attention") > 0
+
+
 def test_shards_travel_under_attention() -> None:
     """The next keys and values set out before attention of those that are there."""
     names = [each.primitive.name for each in equations(traced("ring", 4, 16))]

@@ -278,6 +278,23 @@ def test_gradients_keep_no_more_than_they_need() -> None:
     assert sorted(kept) == sorted([Q.shape, K.shape, V.shape, Q.shape, (2, 4, 65)])
 
 
+def test_gradients_of_several_lengths_keep_no_more() -> None:
+    """Nor those of jax.nn's signature; and kernels make them."""
+    sums = jnp.array([0, 30, 30, 65], jnp.int32)
+    q = k = Q[0]
+
+    def varlen(q: Any, k: Any, v: Any) -> Any:
+        return aj.flash_attn_varlen_func(q, k, v, sums, sums, 40, 40, causal=True)
+
+    for function, (a, b) in ((varlen, (q, k)), (aj.dot_product_attention, (Q, K))):
+        _, transposed = jax.vjp(function, a, b, b)
+        kept = [x.shape for x in jax.tree.leaves(transposed) if getattr(x, "ndim", 0) > 1]
+        lse = (4, 65) if a.ndim == 3 else (2, 4, 65)
+        assert sorted(kept) == sorted([a.shape, b.shape, b.shape, a.shape, lse])
+        gradient = jax.make_jaxpr(jax.grad(lambda *x, f=function: f(*x).astype("float32").sum()))
+        assert "attention_backward" in str(gradient(a, b, b))
+
+
 def test_gradients_of_several_lengths_and_of_sinks() -> None:
     """By kernels as by XLA."""
     sums_q, sums_k = (jnp.array(x, jnp.int32) for x in ([0, 30, 30, 65], [0, 20, 25, 70]))
