@@ -28,6 +28,7 @@ from amdattn.ops.attention_backward.kernels import (
 )
 from amdattn.ops.attention_backward.problem import BackwardProblem
 from amdattn.ops.attention_backward.splitting import (
+    MOST_ROWS,
     Splits,
     best_splits,
     blocks,
@@ -42,7 +43,6 @@ from amdattn.ops.attention_backward.splitting import (
 _WAVES = 4  # kWaves of asm_src/attn_bwd/shape.h
 _COLUMNS_OF_LANE = 8
 _TURN_BYTES = 4
-_MOST_ROWS = 2**31 - 1  # of dq in a batch entry, of all heads: their number has 32 bits
 # Lowest and greatest of what has both.
 _LIMITED = ("batch", "seqlen_q", "seqlen_kv", "num_heads_q", "num_splits")
 _LISTED = ("causal", "sinks", "varlen", "top_left")
@@ -168,12 +168,17 @@ def heads_at_once(kernel: KernelSpec, problem: BackwardProblem, props: DevicePro
 
     Workgroups go round robin over the XCDs: each head stays on its own. Under a mask more of them:
     blocks that many rows see begin before those that few do, so that none of these long ones is
-    the last to begin.
+    the last to begin. Of sequences of several lengths, with fewer heads than there are XCDs, those
+    of one: blocks of a long one are then on all XCDs. Not under a mask, unless one has most keys.
     """
     p = problem.forward
     is_masked = p.window != (-1, -1)
     of_xcd = ATTENTION_KERNELS[kernel.arch].heads_of_xcd if is_masked else 1
-    return min(of_xcd * props.num_xcds, p.batch * p.num_heads_kv)
+    most = of_xcd * props.num_xcds
+    one_at_once = not is_masked or 2 * p.seqlen_kv > p.total_kv
+    if p.varlen and p.num_heads_kv % props.num_xcds and one_at_once:
+        most = p.num_heads_kv
+    return min(most, p.batch * p.num_heads_kv)
 
 
 def workspace(problem: BackwardProblem, kernel: KernelSpec, splits: Splits) -> WorkspaceLayout:
@@ -229,10 +234,10 @@ def _launches(
     if splits.count > 1:
         last = _small(rows, SUM, SUM_GRID, p.dtype, props)
         of_heads = rows_of_keys(problem)
-        if of_heads > _MOST_ROWS:
+        if of_heads > MOST_ROWS:
             raise UnsupportedProblem(
                 f"num_splits={p.num_splits} of {of_heads} rows of all heads of k: kernel "
-                f"{last.name} takes 1..{_MOST_ROWS}"
+                f"{last.name} takes 1..{MOST_ROWS}"
             )
         lanes_of_rows = [n // last.tile["columns"] for n in (p.head_dim, p.head_dim_v)]
         at_a_time = [last.tile["rows"] * (last.workgroup[0] // lanes) for lanes in lanes_of_rows]
@@ -244,10 +249,10 @@ def _launches(
         rounds = _small(rows, ROUND, ROUND_GRID, p.dtype, props)
         at_once = rounds.workgroup[0] // (p.head_dim // _COLUMNS_OF_LANE)
         of_batch = (p.total_q or p.seqlen_q) * p.num_heads_q
-        if of_batch > _MOST_ROWS:
+        if of_batch > MOST_ROWS:
             raise UnsupportedProblem(
                 f"seqlen_q={p.total_q or p.seqlen_q} x num_heads_q={p.num_heads_q} are {of_batch} "
-                f"rows; kernel {rounds.name} takes 1..{_MOST_ROWS}"
+                f"rows; kernel {rounds.name} takes 1..{MOST_ROWS}"
             )
         batch = 1 if p.varlen else p.batch
         yield launch(rounds, batch * -(-of_batch // at_once), {"dq"}, set())

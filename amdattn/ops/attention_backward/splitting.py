@@ -15,8 +15,11 @@ from amdattn.ops.attention_backward.problem import BackwardProblem
 # kernels in the order of asm_src/attn_bwd/step_order.h, and in the compiler's.
 _OUTSIDE_CLK = (22000, 12000)
 _ANOTHER_CLK = (5000, 0)
-_NEAR = 1.07  # of the least: fewer splits are less memory
-_SUM_CLK = 4000  # of a workgroup that sums splits
+_EMPTY_CLK = 1500  # of a workgroup beyond the keys of its sequence
+_SUM_CLK = 9000  # of the launch that sums splits, beside what it reads: 6000, and some more
+_NEAR = 1.02  # of the least: fewer splits are less memory
+_ROUNDS = 4  # of CUs, whose blocks of keys partial sums may take the memory of
+MOST_ROWS = 2**31 - 1  # of all heads: their number has 32 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,46 +84,104 @@ def sums_bytes(problem: BackwardProblem, splits: Splits) -> tuple[int, int]:
     return rows * p.head_dim * 4, rows * p.head_dim_v * 4
 
 
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """Blocks of keys of sequences that count as equally long: how many, and tiles that see one."""
+
+    count: int
+    most: float
+    mean: float
+
+
+def _sequences(kernel: KernelSpec, problem: BackwardProblem) -> list[_Blocks]:
+    """All; of several lengths the longest, and as many more as there may be of what is left."""
+    p = problem.forward
+    if not p.varlen or p.total_kv >= p.batch * p.seqlen_kv:
+        return [_blocks_of(kernel, problem, blocks(kernel, problem), p.seqlen_q)]
+    of_longest = key_blocks(kernel, problem)
+    others, keys = p.batch - 1, max(0, p.total_kv - p.seqlen_kv)
+    parts = min(others * of_longest, keys // kernel.tile["kv"] + min(others, keys))
+    rows = max(0, p.total_q - p.seqlen_q) / max(1, min(others, keys))
+    return [
+        _blocks_of(kernel, problem, of_longest * p.num_heads_kv, p.seqlen_q),
+        _blocks_of(kernel, problem, parts * p.num_heads_kv, rows),
+    ]
+
+
+def _blocks_of(kernel: KernelSpec, problem: BackwardProblem, count: int, rows: float) -> _Blocks:
+    p, of_tile = problem.forward, kernel.tile["q"]
+    left, right = p.window
+    most = rows
+    if left >= 0 and right >= 0:
+        most = min(rows, kernel.tile["kv"] + left + right)
+    pairs = p.batch * p.num_heads_q * p.seqlen_q * p.seqlen_kv * 2 * (p.head_dim + p.head_dim_v)
+    seen = p.flops / pairs if pairs else 1.0
+    mean = min(most, rows * seen + (kernel.tile["kv"] / 2 if seen < 1 else 0))
+    tiles = row_tiles(kernel, problem)
+    return _Blocks(count, min(tiles, most / of_tile + (most < rows)), min(tiles, mean / of_tile))
+
+
 def split_clk(
     kernel: KernelSpec, problem: BackwardProblem, splits: Splits, props: DeviceProps
 ) -> float:
-    """Clocks of the rounds of CUs, and of the launch that sums splits."""
-    p, in_turns = problem.forward, problem.deterministic
+    """Clocks of the main launch, and of the one that sums splits.
+
+    Workgroups that are alike are rounds of CUs; others fill these, but for half of one at the end.
+    """
+    p = problem.forward
     compiled = bool(kernel.accepts["softcaps"][1])
-    tiles = row_tiles(kernel, problem)
-    seen = min(tiles, _rows_of_block(kernel, problem) // kernel.tile["q"] + 1)
-    of_split = min(seen, -(-(tiles if in_turns else seen) // splits.rows))
-    heads = p.num_heads_q // p.num_heads_kv // splits.heads
     costs = ATTENTION_KERNELS[kernel.arch]
-    of_limit = costs.backward_compiled if compiled else costs.backward_ordered
-    of_tile = tile_clk(kernel) * of_limit
-    rounds = -(-blocks(kernel, problem) * splits.count // props.num_cus)
+    of_tile = tile_clk(kernel) * (costs.backward_compiled if compiled else costs.backward_ordered)
+    heads = p.num_heads_q // p.num_heads_kv // splits.heads
     outside = _OUTSIDE_CLK[compiled] + (heads - 1) * _ANOTHER_CLK[compiled]
-    clk = rounds * (outside + heads * of_split * of_tile)
+    tiles = row_tiles(kernel, problem)
+    longest = busy = half = 0.0
+    sequences = _sequences(kernel, problem)
+    for one in sequences:
+        # In turns rows are split at the same places of all blocks.
+        of_all = tiles if problem.deterministic else one.most
+        of_split = min(math.ceil(one.most), math.ceil(of_all / splits.rows))
+        longest = max(longest, outside + heads * of_split * of_tile)
+        mean = outside + heads * one.mean / splits.rows * of_tile
+        busy += one.count * splits.count * mean / props.num_cus
+        half = max(half, mean / 2)
+    workgroups = sum(one.count for one in sequences) * splits.count
+    # Of one length and without a mask all are alike.
+    alike = sequences[0].mean == sequences[0].most
+    rounds = -(-sequences[0].count * splits.count // props.num_cus) if alike else 1
+    clk = rounds * longest
+    if workgroups > props.num_cus and not (alike and len(sequences) == 1):
+        clk = max(clk, busy + half)
+    clk += (blocks(kernel, problem) * splits.count - workgroups) * _EMPTY_CLK / props.num_cus
     if splits.count == 1:
         return clk
-    bytes_per_clk = props.mall_bytes_per_ns / props.peak_clock_ghz / 2  # written and read
-    launch_clk = props.architecture.launch_us * 1e3 * props.peak_clock_ghz
-    return clk + launch_clk + _SUM_CLK + sum(sums_bytes(problem, splits)) / bytes_per_clk
-
-
-def _rows_of_block(kernel: KernelSpec, problem: BackwardProblem) -> int:
-    """That see some key of it, at most."""
-    left, right = problem.forward.window
-    if left < 0 or right < 0:
-        return problem.forward.seqlen_q
-    return int(min(problem.forward.seqlen_q, kernel.tile["kv"] + left + right))
+    # Written beside what other workgroups multiply; read by the launch that sums them.
+    read_ns = sum(sums_bytes(problem, splits)) / props.hbm_bytes_per_ns
+    launch_ns = props.architecture.launch_us * 1e3
+    return clk + _SUM_CLK + (launch_ns + read_ns) * props.sustained_clock_ghz
 
 
 def best_splits(kernel: KernelSpec, problem: BackwardProblem, props: DeviceProps) -> Splits:
-    """What was asked for; else the fewest of about the least time that leave one round of CUs.
+    """What was asked for; else the fewest of about the least time.
 
-    So partial sums take no more memory than those of one block of keys for every CU.
+    Partial sums take no more memory than those of the blocks of keys of some rounds of CUs, or than
+    float32 sums of dq, whichever is more.
     """
-    asked = problem.forward.num_splits
+    asked, p = problem.forward.num_splits, problem.forward
     if asked:
         return Splits.of(asked, problem)
-    most = min(props.num_cus // blocks(kernel, problem), kernel.accepts["max_num_splits"])
+    of_row = 4 * (p.head_dim + p.head_dim_v)
+    of_rounds = _ROUNDS * props.num_cus * kernel.tile["kv"] * of_row
+    of_dq = (p.total_q or p.batch * p.seqlen_q) * p.num_heads_q * p.head_dim * 4
+    rows = max(1, rows_of_keys(problem))
+    most = min(
+        max(of_rounds, of_dq) // (rows * of_row),
+        kernel.accepts["max_num_splits"],
+        kernel.accepts["max_workgroups"] // max(1, blocks(kernel, problem)),
+        row_tiles(kernel, problem) * (p.num_heads_q // p.num_heads_kv),
+    )
+    if rows > MOST_ROWS:
+        most = 1
     found = [Splits.of(count, problem) for count in range(1, max(1, most) + 1)]
     tiles = row_tiles(kernel, problem)
     possible = [one for one in found if one.rows <= tiles]

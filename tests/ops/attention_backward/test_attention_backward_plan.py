@@ -79,6 +79,19 @@ def test_heads_at_once(device: str, masked: int) -> None:
     assert dict(main(plan(1, 9, 9, 3, 3, 64, device=device)).args)["heads_at_once"] == 3
 
 
+def test_heads_at_once_of_several_lengths() -> None:
+    """Where a sequence has few heads one is on all XCDs."""
+
+    def at_once(heads_kv: int, total: int, **options: Any) -> int:
+        sizes = (8, 1000, 1000, 4 * heads_kv, heads_kv, 128)
+        made = plan(*sizes, total_q=total, total_kv=total, **options)
+        return int(dict(main(made).args)["heads_at_once"])
+
+    assert at_once(4, 4000) == 4 and at_once(8, 4000) == 8 and at_once(12, 4000) == 12
+    assert at_once(4, 4000, causal=True) == 32 and at_once(8, 1500, causal=True) == 64
+    assert at_once(4, 1500, causal=True) == 4  # the longest has most of it
+
+
 def test_windows_do_not_overflow() -> None:
     """Sums of rows, diagonal and window stay within 32 bits: what reaches beyond is none."""
     most = 2**28
