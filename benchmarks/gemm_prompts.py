@@ -5,9 +5,10 @@
 
 24 products of the layers of Llama 8B and 70B and Qwen 32B, of 512 to 8192 tokens. Peers: Triton's
 kernel of `triton_gemm` with the best of twelve tiles, and AITER's objects. Which way of a peer is
-the best is found with 512 and 1024 elements of k; that one is then run in full, or, like ours,
-beyond 1.5 TFLOP, extrapolated from 1024 and 2048. A launch is not counted on either side, and no
-time depends on what the operands hold.
+the best is found with 512 and 1024 elements of k; of more than 2^26 results with 256 and 512, among
+tiles of 128 x 128 and more. That one is then run in full, or, like ours, beyond 1.5 TFLOP,
+extrapolated from 1024 and 2048. A launch is not counted on either side, and no time depends on what
+the operands hold.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ MODELS = {
     ),
     "qwen3-32b": ((1024,), ((10240, 5120), (5120, 8192), (51200, 5120), (5120, 25600))),
 }
-_PICKED_AT, _EXTRAPOLATED_FROM = (512, 1024), (1024, 2048)
+_PICKED_AT, _PICKED_AT_OF_MANY, _EXTRAPOLATED_FROM = (512, 1024), (256, 512), (1024, 2048)
+_MANY = 2**26  # results
 _MOST_FLOP = 1.5e12
 _WIDEST_TILE = 256  # of AITER
 _FEW_ROWS = 512  # up to which AITER's tiles for few rows are tried, too
@@ -115,8 +117,10 @@ class Shape:
 
     def peers(self) -> Iterator[tuple[str, float]]:
         """The best way of each peer."""
-        triton = Triton(self._props)
-        yield self._best_of("Triton", partial(triton.many_rows, tiles=TRITON_TILES_OF_MANY_ROWS))
+        triton, tiles = Triton(self._props), TRITON_TILES_OF_MANY_ROWS
+        if self._m * self._n > _MANY:
+            tiles = tuple(tile for tile in tiles if min(tile[:3]) >= 64 and min(tile[:2]) >= 128)
+        yield self._best_of("Triton", partial(triton.many_rows, tiles=tiles))
         if not self._options.aiter:
             return
         aiter = Aiter(self._options.aiter, self._props)
@@ -163,7 +167,8 @@ class Shape:
             return self._clk(attempt.launches[0])
 
         names = [one.name for one in self._attempts(ways, self._k)]
-        _, name = min((_at(_PICKED_AT, self._k, partial(clk_of, one)), one) for one in names)
+        lengths = _PICKED_AT_OF_MANY if self._m * self._n > _MANY else _PICKED_AT
+        _, name = min((_at(lengths, self._k, partial(clk_of, one)), one) for one in names)
         return f"{peer} {name}", _whole(self._m, self._n, self._k, partial(clk_of, name))
 
 
@@ -171,6 +176,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="*", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--tokens", nargs="*", type=int, help="default: all of each model")
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
     parser.add_argument("--reading", help="see docs/generated/readings.md")
     parser.add_argument("--aiter", type=Path, help="a checkout of AITER")
@@ -182,6 +188,7 @@ def main() -> None:
         (model, m, n, k)
         for model in options.models
         for m in MODELS[model][0]
+        if options.tokens is None or m in options.tokens
         for n, k in MODELS[model][1]
     ]
     found = []
