@@ -38,7 +38,7 @@ SHAPES = (
     *((512, 6144, 4096), (2048, 6144, 4096), (2048, 4096, 4096), (2048, 28672, 4096)),
     *((2048, 4096, 14336), (4096, 10240, 8192), (4096, 8192, 8192), (4096, 8192, 28672)),
 )
-_MOST_TILES = 2**18  # of a peer's counters
+MOST_TILES = 2**18  # of a peer's counters
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def rows(
     a, b = (amdattn.empty(size, problem.dtype) for size in ((m, k), (n, k)))
     out = amdattn.empty((m, n), problem.out_dtype)
     factors = {name: amdattn.empty(problem.input_shapes[name], "float32") for name in scales}
-    zeros = amdattn.empty((_MOST_TILES,), "int32")
+    zeros = amdattn.empty((MOST_TILES,), "int32")
     at = Operands(a.address, b.address, out.address, 0, zeros.address, 0)
     limit = props.num_cus * props.architecture.matrix_flops_per_clk * (1 + problem.is_8_bit)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import math
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -53,6 +53,12 @@ FLYDSL_TILES = {
 _FLYDSL_SPLITS = 3  # numbers that are tried: the greatest with two workgroups a CU
 # Tile n, k, waves; tile m is chosen by the rows that there are.
 _TRITON_MANY_ROWS = ((256, 256, 64, 8), (256, 128, 64, 8), (128, 128, 64, 4))  # m, n, k, waves
+# The tiles among which the best one is picked.
+TRITON_TILES_OF_MANY_ROWS = (
+    *_TRITON_MANY_ROWS,
+    *((256, 256, 32, 8), (128, 256, 64, 8), (256, 128, 32, 8), (256, 64, 64, 4), (64, 256, 64, 4)),
+    *((128, 128, 32, 4), (128, 64, 64, 4), (64, 128, 64, 4), (64, 64, 64, 4)),
+)
 # What Triton calls them.
 TRITON_TYPES = {
     **{"bfloat16": "bf16", "float16": "fp16"},
@@ -252,10 +258,18 @@ class Triton:
                         )
                     yield Attempt(f"{tile_m} x {tile_n} x {tile_k}, {splits} splits", launches)
 
-    def many_rows(self, m: int, n: int, k: int, at: Operands, dtype: str) -> Iterator[Attempt]:
+    def many_rows(
+        self,
+        m: int,
+        n: int,
+        k: int,
+        at: Operands,
+        dtype: str,
+        tiles: Sequence[tuple[int, int, int, int]] = _TRITON_MANY_ROWS,
+    ) -> Iterator[Attempt]:
         """Attempts with tiles for many rows; 8-bit operands have no scales."""
         element = TRITON_TYPES[dtype]
-        for tile_m, tile_n, of_16_bits, waves in _TRITON_MANY_ROWS:
+        for tile_m, tile_n, of_16_bits, waves in tiles:
             tile_k = of_16_bits * (2 if element.startswith("fp8") else 1)
             launch = self._launch(
                 "gemm",

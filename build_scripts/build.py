@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import fnmatch
 import os
 import struct
@@ -195,8 +196,11 @@ def build_all(
     ]
     chose = f"only={list(only)}, archs={list(archs)}"
     if not chosen:
-        names = list(dict.fromkeys(k.name for k in KERNELS))
-        raise ValueError(f"{chose} matches none of {names} for {', '.join(ARCHITECTURES)}")
+        names = {k.name for k in KERNELS if k.arch in archs}
+        near = [name for each in only for name in difflib.get_close_matches(each, names)]
+        raise ValueError(
+            f"{chose} matches none of {len(names)} kernels; nearest: {', '.join(near) or 'none'}"
+        )
     rows = {} if len(chosen) == len(KERNELS) else manifest.read_rows(target)
     missing = {k.symbol for k in KERNELS} - {k.symbol for k in chosen} - rows.keys()
     if missing:

@@ -25,6 +25,12 @@ _TILES = (
     ("t256x128", 4, 2, 2, 3, 1),
     ("t128x128", 2, 2, 2, 2, 2),
 )
+# Those that fill chips better which are no power of two, or layers that are none: 4096 columns are
+# 19 tiles of 224, of which 304 CUs get one each, 28672 are 128 of them; 5120 are 32 of 160.
+_UNEVEN_TILES = {
+    False: (("t256x224", 2, 7, 4, 1, 1), ("t128x224", 1, 7, 4, 1, 1)),
+    True: (("t256x224", 2, 7, 4, 2, 1), ("t256x160", 2, 5, 4, 3, 1)),
+}  # by whether loads go straight to LDS
 _WAVES_BY_K = 2  # along m, of operands that are stored by k
 _HEADER, _STRUCT = "gemm_tiles.h", "GemmTilesArgs"
 _ROW_BYTES, _FRAGMENT = 128, 32  # of a row, of a step
@@ -39,7 +45,7 @@ def gemm_tiles_members() -> Iterator[dict[str, Any]]:
     for arch in ARCHITECTURES.values():
         for dtype in (*ELEMENTS, *_OF_8_BITS):
             for layout in LAYOUTS if dtype in ELEMENTS else ("nt",):
-                for member in _TILES:
+                for member in (*_TILES, *_UNEVEN_TILES[arch.converts_bf16]):
                     if layout == "nt" or member[3] == _WAVES_BY_K:
                         yield tile_member(arch, dtype, layout, *member)
 

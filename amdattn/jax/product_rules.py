@@ -121,10 +121,9 @@ def _gradients(
 
     What they multiply, the gradient of the sums, is float32 until it is rounded to the type of a.
     """
-    if problem.batch or problem.groups:
+    if problem.groups:
         raise UnsupportedProblem(
-            f"batch={problem.batch}, groups={problem.groups}: gradients of several products in a "
-            "launch are not built (have 0)"
+            f"groups={problem.groups}: gradients of groups of rows are not built (have 0)"
         )
     of_out = of_results["out"]
     a, b, of_sums = inputs["a"], inputs["b"], of_out.astype(jnp.float32)
@@ -149,14 +148,20 @@ def _gradients(
     }
     if problem.adds == "c":
         found["c"] = (problem.beta * of_sums).astype(of_out.dtype)
-    return found | ({"bias": of_sums.sum(axis=0).astype(a.dtype)} if problem.bias else {})
+    return found | ({"bias": of_sums.sum(axis=-2).astype(a.dtype)} if problem.bias else {})
 
 
 def _product(of: GemmProblem, layout: str, a: jax.Array, b: jax.Array) -> jax.Array:
-    """``alpha * a @ b``, or of the transposed a, of the operands' type."""
-    (m, k), n = a.shape[::-1] if layout == "tn" else a.shape, b.shape[1]
-    aligned = all(x.shape[1] * WORD_BYTES % ALIGN_BYTES == 0 for x in (a, b))
-    problem = GemmProblem(m, n, k, of.dtype, alpha=of.alpha, aligned=aligned, layout=layout)
+    """``alpha * a @ b``, or of the transposed a, of the operands' type; of each of a batch."""
+    *_, m, k = a.swapaxes(-1, -2).shape if layout == "tn" else a.shape
+    aligned = all(x.shape[-1] * WORD_BYTES % ALIGN_BYTES == 0 for x in (a, b))
+    problem = GemmProblem(
+        *(m, b.shape[-1], k, of.dtype),
+        alpha=of.alpha,
+        aligned=aligned,
+        layout=layout,
+        batch=of.batch,
+    )
     return called("gemm", problem, "", {"a": a, "b": b})["out"]
 
 

@@ -12,7 +12,7 @@ typedef struct GemmTilesArgs {
   int32_t n;
   int32_t k;
   int32_t up_offset;    // rows of b from the gate's to their factors; 0 = not gated
-  int32_t window;       // tiles of m that are worked on side by side
+  int32_t chunk;        // tiles that follow each other on an XCD: those it holds at a time
   int32_t batches;      // products of the launch, or its groups
   uint64_t group_rows;  // int32, rows of a of each group, which follow each other; 0 = no groups
   uint64_t bias;        // [rows of b], of the type of a, or of out if a has 8 bits; 0 = none

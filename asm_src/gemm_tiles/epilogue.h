@@ -19,21 +19,24 @@ __device__ __forceinline__ void end_of_sums() {
   ordered::s_nop<2>();
 }
 
-// Of the nth kTogether columns of fragments of a wave.
+// Of the nth kTogether columns of fragments of a wave, or of what is left of them.
 template <class S, int kNth>
 class TileEpilogue {
-  static constexpr int kColumns = S::kTogether, kFirst = kNth * kColumns;
+  static constexpr int kFirst = kNth * S::kTogether, kLeft = S::kN - kFirst;
+  static constexpr int kColumns = kLeft < S::kTogether ? kLeft : S::kTogether;
   static constexpr Element kElement = S::Elements::kResult;
   static constexpr bool kScales = S::Elements::kIs8Bit;
   static constexpr OutType kOwn = kElement == Element::kBf16 ? kBfloat16 : kFloat16;
   static constexpr int kEight = 8, kLanesOfRow = kColumns * S::kFragment / kEight;
   static constexpr int kRowsAtOnce = kWaveLanes / kLanesOfRow, kTurns = S::kFragment / kRowsAtOnce;
   // The first four of eight neighbours lie in the first half of a row, the others in the second;
-  // 16 bytes at their number XOR row % 8.
+  // 16 bytes at their number XOR row % kMixed.
+  static constexpr int kMixed = kLanesOfRow < 8 ? kLanesOfRow : 8;
   static constexpr int kHalfRow = 16 * kLanesOfRow, kRow = 2 * kHalfRow;
-  static constexpr int kBytes = S::kFragment * kRow;
+  // Of the LDS a wave has as much for all its columns: no other one waits between them.
+  static constexpr int kBytes = S::kFragment * S::kFragment * 4 * S::kTogether;
   static constexpr int kWrites = 2 * kColumns;  // of half a lane's sums of 32 rows
-  static_assert(S::kWaves * kBytes <= S::kLdsBytes);
+  static_assert(S::kFragment * kRow <= kBytes && S::kWaves * kBytes <= S::kLdsBytes);
   struct Eight {
     f32x4 of[2];
     // No array that is asked by a number of the run: that one would be in memory.
@@ -58,9 +61,9 @@ class TileEpilogue {
       : args_(args) {
     const uint32_t own = lds + wave * kBytes;
     const int of_row = lane % S::kFragment, group = lane / S::kFragment;
-    write_ = own + of_row * kRow + group * kHalfRow + of_row % 8 * 16;
+    write_ = own + of_row * kRow + group * kHalfRow + of_row % kMixed * 16;
     const int eighth = lane % kLanesOfRow, row = lane / kLanesOfRow;
-    read_ = own + row * kRow + (eighth ^ row % 8) * 16;
+    read_ = own + row * kRow + (eighth ^ row % kMixed) * 16;
     const bool gated = args.up_offset != 0;
     const int each = gated ? S::kFragment / 2 : S::kFragment;
     const int wave_m = wave / S::kWavesN, wave_n = wave % S::kWavesN;
@@ -146,7 +149,7 @@ class TileEpilogue {
       return __builtin_elementwise_fma(sums, f32x4(args_.alpha), bias);
   }
   static constexpr __device__ uint32_t turned(uint32_t at, int turn) {
-    return (at ^ turn * kRowsAtOnce % 8 * 16) + turn * kRowsAtOnce * kRow;
+    return (at ^ turn * kRowsAtOnce % kMixed * 16) + turn * kRowsAtOnce * kRow;
   }
   __device__ __forceinline__ uint64_t address(int row, int column, int bytes) const {
     return args_.out + (row * args_.out_stride + column) * bytes;
@@ -194,7 +197,7 @@ class TileEpilogue {
   __device__ __forceinline__ void read_half(bf16x8 (&sums)[kTurns][2]) const {
     ordered::s_waitcnt<ordered::kAnyVm, 15 - kTurns>();
     unroll_from<half * kTurns / 2, (half + 1) * kTurns / 2>([&]<int turn>() {
-      const uint32_t from = read_ ^ turn * kRowsAtOnce % 8 * 16;
+      const uint32_t from = read_ ^ turn * kRowsAtOnce % kMixed * 16;
       unroll<2>([&]<int h>() {
         ordered::ds_read_b128<turn * kRowsAtOnce * kRow + h * kHalfRow>(sums[turn][h], from);
       });

@@ -33,10 +33,12 @@ struct TileLoads {
   uint32_t offset_a[S::kLoadsA], offset_b[S::kLoadsB];
   // Of the lane in LDS, or, direct, of the wave.
   uint32_t write_a[kTurnsA ? AByK::kOfLane : 1], write_b[kTurnsB ? BByK::kOfLane : 1];
-  int left;                 // elements of k that are not loaded yet
-  Stage<S> stage;           // that the next loads go to
-  int chunk[2];             // of the lane, of k, in even and odd loads
-  uint32_t outside[2];      // what is set in an offset where there are no such elements
+  int left;             // elements of k that are not loaded yet
+  Stage<S> stage;       // that the next loads go to
+  int chunk[2];         // of the lane, of k, in even and odd loads
+  uint32_t outside[2];  // what is set in an offset where there are no such elements
+  uint32_t outside_b[S::kOddB ? 2 : 1];  // that of B, where `chunk` is by wave
+  bool swaps_b = false;
   AlongK along_a, along_b;  // by k
   Brought<kTurnsA, AByK::kOfLane> staged_a[S::kDirect ? 1 : S::kLoadsA];
   Brought<kTurnsB, BByK::kOfLane> staged_b[S::kDirect ? 1 : S::kLoadsB];
@@ -51,11 +53,15 @@ struct TileLoads {
     if constexpr (S::kAByK)
       buffer_a = found_by_k(a, AByK(wave, lane), along_a, offset_a);
     else
-      buffer_a = found(a, first_a, row, offset_a);
+      buffer_a = found(a, first_a, row, chunk, offset_a);
     if constexpr (S::kBByK)
       buffer_b = found_by_k(b, BByK(wave, lane), along_b, offset_b);
-    else
-      buffer_b = found(b, first_b, row, offset_b);
+    else if constexpr (S::kOddB) {
+      swaps_b = uniform(wave) % 2 != 0;
+      const int chunk_b[2] = {swaps_b ? chunk[1] : chunk[0], swaps_b ? chunk[0] : chunk[1]};
+      buffer_b = found(b, first_b, row, chunk_b, offset_b);
+    } else
+      buffer_b = found(b, first_b, row, chunk, offset_b);
     if constexpr (kTurnsA)
       unroll<AByK::kOfLane>(
           [&]<int i>() { write_a[i] = lds + S::kA + AByK(wave, lane).written(i); });
@@ -74,7 +80,7 @@ struct TileLoads {
   // Rows that do not exist are the last one: what comes of them is not stored.
   template <int kLoads>
   __device__ __forceinline__ u32x4 found(const TileOperand& x, int first, int row,
-                                         uint32_t (&offset)[kLoads]) const {
+                                         const int (&chunk)[2], uint32_t (&offset)[kLoads]) const {
     const int wanted = x.first + first / S::kFragment * x.each();  // whole fragments
     const int base = wanted < x.rows ? wanted : x.rows - 1, last = x.rows - 1 - base;
     unroll<kLoads>([&]<int i>() {
@@ -114,6 +120,11 @@ struct TileLoads {
     }
     if constexpr (odd == 0 && S::kAByK) end(buffer_a, along_a);
     if constexpr (odd == 1 && S::kBByK) end(buffer_b, along_b);
+    if constexpr (odd == 1 && S::kOddB)
+      unroll<2>([&]<int i>() {
+        outside_b[i] = swaps_b ? outside[1 - i] : outside[i];
+        ordered::settle(outside_b[i]);
+      });
   }
   template <int n>
   __device__ __forceinline__ void mask() {
@@ -121,6 +132,8 @@ struct TileLoads {
     constexpr int i = n < S::kLoadsA ? n : n - S::kLoadsA;
     if constexpr (n < S::kLoadsA)
       ordered::v_or_b32_to(offset_a[i], outside[i % 2]);
+    else if constexpr (S::kOddB)
+      ordered::v_or_b32_to(offset_b[i], outside_b[i % 2]);
     else
       ordered::v_or_b32_to(offset_b[i], outside[i % 2]);
   }

@@ -10,7 +10,7 @@ struct TileLoop {
   // Lane l has row l % 32 of a fragment, of a read's 32 bytes 16 from 16 (l / 32) on. Of a fragment
   // of the result lane l has m = l % 32, n = 8 i + 4 (l / 32) + 0..3 in registers 4 i .. 4 i + 3.
   using Elements = S::Elements;
-  Elements::Operand a[2][S::kM], b[2][S::kN];
+  Elements::Operand a[Order::kSets][S::kM], b[Order::kSets][S::kN];
   // Of each read of a row; of what is read transposed one of all.
   static constexpr bool kOneA = S::kHalvesA == 2, kOneB = S::kHalvesB == 2;
   uint32_t read_a[S::kReadsOfRow], read_b[S::kReadsOfRow];
@@ -26,7 +26,7 @@ struct TileLoop {
   }
   template <int part, int n>
   __device__ __forceinline__ void read() {
-    constexpr int kSet = part % 2;
+    constexpr int kSet = part % Order::kSets;
     if constexpr (n < S::kReadsA)
       read_of<typename TileLoads<S>::AByK, kOneA, part, n>(a[kSet], read_a);
     else
@@ -49,7 +49,7 @@ struct TileLoop {
   }
   template <int slot>
   __device__ __forceinline__ void multiply() {
-    constexpr int kPart = slot / S::kPartSlots, kSet = kPart % 2;
+    constexpr int kPart = slot / S::kPartSlots, kSet = kPart % Order::kSets;
     constexpr int kNth = slot % S::kPartSlots / S::kFragments, f = slot % S::kFragments;
     constexpr int m = f / S::kN, n = f % S::kN;
     Elements::template mma<16 * f, kNth>(b[kSet][n], a[kSet][m]);
@@ -84,8 +84,10 @@ struct TileLoop {
       if constexpr (Order::load(n) == slot && !kAlone && is_first_load(n))
         loads.template prepare<n>();
     });
-    unroll<S::kReads>([&]<int n>() {
-      if constexpr (Order::read(kPart, n) == slot) read<kNext, n>();
+    unroll<S::kParts>([&]<int part>() {
+      unroll<S::kReads>([&]<int n>() {
+        if constexpr (Order::read(part, n) == slot) read<part, n>();
+      });
     });
     unroll<S::kLoads>([&]<int n>() {
       if constexpr (Order::load(n) == slot) {
@@ -96,7 +98,7 @@ struct TileLoop {
         loads.template load<n>();
       }
     });
-    if constexpr (S::kDirect && slot == Order::turn(kPart)) turn<kNext>();
+    if constexpr (S::kDirect && slot == Order::turn(kNext)) turn<kNext>();
     unroll<2>([&]<int nth>() {
       if constexpr (slot == Order::kAdvance[nth]) loads.template advance<nth>();
       if constexpr (slot == Order::kNext[nth]) loads.template next<nth>();
@@ -104,22 +106,26 @@ struct TileLoop {
     unroll<S::kLoads>([&]<int n>() {
       if constexpr (Order::mask(n) == slot) loads.template mask<n>();
     });
-    if constexpr (slot % S::kPartSlots == S::kPartSlots - 1) wait_for_part<kNext>();
+    if constexpr (slot % S::kPartSlots == S::kPartSlots - 1)
+      wait_for_part<kNext, Order::reads_behind(kNext, slot)>();
   }
   static constexpr bool is_first_load(int n) {
     return n == 0 || Order::load(n - 1) != Order::load(n);
   }
   static constexpr int reads(int slot) {
     int count = 0;
-    for (int n = 0; n < S::kReads; ++n) count += Order::read(slot / S::kPartSlots, n) == slot;
+    for (int part = 0; part < S::kParts; ++part)
+      for (int n = 0; n < S::kReads; ++n) count += Order::read(part, n) == slot;
     return count;
   }
   // Through registers the last part has been waited for, and writes are under way.
-  template <int part>
+  template <int part, int kBehind = 0>
   __device__ __forceinline__ void wait_for_part() {
-    if constexpr (S::kDirect || part != S::kParts - 1) ordered::s_waitcnt<ordered::kAnyVm, 0>();
-    for (auto& x : a[part % 2]) settle(x);
-    for (auto& x : b[part % 2]) settle(x);
+    constexpr int kSet = part % Order::kSets;
+    if constexpr (S::kDirect || part != S::kParts - 1)
+      ordered::s_waitcnt<ordered::kAnyVm, kBehind>();
+    for (auto& x : a[kSet]) settle(x);
+    for (auto& x : b[kSet]) settle(x);
   }
   static __device__ __forceinline__ void settle(Elements::Operand& x) {
     for (auto& one : x.of) ordered::settle(one);
@@ -196,8 +202,11 @@ struct TileLoop {
   static __device__ __forceinline__ void zero() {
     const bf16x4 zero = ordered::v_mov_b64_zero();
     ordered::s_nop<2>();
-    unroll<S::kFragments / 2>(
-        [&]<int f>() { ordered::v_mfma_f32_32x32x4_2b_zero_acc<32 * f>(zero); });
+    // Two fragments at a time: of an odd number the last two overlap.
+    unroll<(S::kFragments + 1) / 2>([&]<int pair>() {
+      constexpr int f = 2 * pair + 1 < S::kFragments ? 2 * pair : S::kFragments - 2;
+      ordered::v_mfma_f32_32x32x4_2b_zero_acc<16 * f>(zero);
+    });
   }
   template <int kCount>
   __device__ __forceinline__ void load() {

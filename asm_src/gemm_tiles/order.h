@@ -3,7 +3,9 @@
 #include "gemm_tiles/shape.h"
 
 // Reads of LDS are of the next part, in the first half of a part, or in three quarters of it where
-// some come in halves. Loads are behind the barrier by which the next step is in LDS.
+// some come in halves; where a wave has one row of fragments, and nearly as many reads as matrix
+// instructions, they are ahead by as much as LDS can do. Loads are behind the barrier by which the
+// next step is in LDS.
 template <class S>
 struct TileOrder {
   // Two steps a turn of the loop: a branch that is taken costs more than a slot.
@@ -14,25 +16,38 @@ struct TileOrder {
   // Through registers: the barrier behind which nothing of the step is read, and writes of the next
   // one begin, a slot each; behind kWritten they are there. LDS takes as long for them as slots do.
   static constexpr bool kByRows = !S::kAByK && !S::kBByK;
-  static constexpr int kRead = 2 * kPart + kPart * (kByRows ? 7 : 6) / 16;
+  static constexpr bool kAhead = !S::kDirect && S::kM == 1;
+  static constexpr int kSets = kAhead ? S::kParts : 2;  // of operands
+  static constexpr int kRead =
+      kAhead ? (S::kParts - 1) * S::kReads + 2 : 2 * kPart + kPart * (kByRows ? 7 : 6) / 16;
   static constexpr int kStores = !kByRows         ? kLast + kPart / 4 - kRead
                                  : kLoads < kPart ? kLoads
                                                   : kPart;
   static constexpr int store(int n) { return kRead + 1 + n * (kStores - 1) / S::kBlocks; }
-  static constexpr int kThere = kRead + (kByRows ? kLoads + 8 : kPart), kLatest = kLast + kHalf;
+  static constexpr int kArrive = kAhead ? 5 : 8;  // the last writes
+  static constexpr int kThere = kRead + (kByRows ? kLoads + kArrive : kPart);
+  static constexpr int kLatest = kLast + kHalf;
   static constexpr int kWritten = S::kDirect ? kLast : kThere < kLatest ? kThere : kLatest;
 
   static constexpr bool kHalves = S::kHalvesA > 1 || S::kHalvesB > 1;
   static constexpr int kReadSpan = kHalves ? kPart * 3 / 4 : kHalf;
   static constexpr int read(int part, int n) {
-    const int first = part == S::kParts - 1 ? kWritten + (S::kDirect && kByRows) : part * kPart;
+    if (kAhead && part > 0) return (part - 1) * S::kReads + n;
+    const int first = part == 0 ? kWritten + (S::kDirect && kByRows) : (part - 1) * kPart;
     return first + n * kReadSpan / (S::kDirect ? S::kReads : 2 * S::kReads);
+  }
+  // Reads up to a slot that are behind those of a part.
+  static constexpr int reads_behind(int part, int slot) {
+    int count = 0;
+    for (int later = part + 1; part > 0 && later < S::kParts; ++later)
+      for (int n = 0; n < S::kReads; ++n) count += read(later, n) <= slot;
+    return count;
   }
   static constexpr int turn(int part) { return read(part, S::kReads - 1) + 1; }
   // A load a slot or less, on into the next step but for some. Not beside the barrier nor the
   // branch, which take a slot each.
   static constexpr bool kGoOn = S::kStages > 2 || kLoads > S::kBlocks;
-  static constexpr int kFirst = kWritten + 1, kEnd = S::kSlots - 1;
+  static constexpr int kFirst = kWritten + (kAhead ? 4 : 1), kEnd = S::kSlots - 1;
   static constexpr int kByK = kGoOn ? S::kSlots - kFirst + kPart : kEnd - kFirst;
   static constexpr int kOfTwo = S::Elements::kIsWide ? kEnd - kFirst : S::kSlots * 3 / 8;
   static constexpr int kSpan = S::kStages > 2 ? S::kSlots / 2

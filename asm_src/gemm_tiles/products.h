@@ -74,7 +74,7 @@ __device__ __forceinline__ bool find_tile(GemmTilesArgs& args, TilePlace& place,
   uint32_t nth, tiles_m = TilePlace::tiles_m<S>(args.m);
   if (args.group_rows == 0) {
     const uint32_t tiles = tiles_m * tiles_n;
-    nth = nth_of_xcds(tiles * args.batches);
+    nth = nth_of_xcds(tiles * args.batches, args.chunk);
     if (args.batches > 1) {
       of.nth = nth / tiles;
       nth -= of.nth * tiles;
@@ -87,7 +87,7 @@ __device__ __forceinline__ bool find_tile(GemmTilesArgs& args, TilePlace& place,
       rows = groups.all_rows();
     }
     if (__builtin_amdgcn_workgroup_id_x() >= all * tiles_n) return false;
-    nth = nth_of_xcds(all * tiles_n);
+    nth = nth_of_xcds(all * tiles_n, args.chunk);
     uint32_t before = 0;
     rows = 0;
     for (;; of.nth += kWaveLanes) {
@@ -107,6 +107,6 @@ __device__ __forceinline__ bool find_tile(GemmTilesArgs& args, TilePlace& place,
       rows = groups.all_rows();
     }
   }
-  place = TilePlace::of<S>(nth, tiles_m, tiles_n, gated, args.window);
+  place = TilePlace::of<S>(nth, tiles_m, tiles_n, gated);
   return true;
 }

@@ -54,7 +54,10 @@ struct TileShape {
   // Columns of fragments that leave together: lanes share a row of these, so that it is whole
   // lines.
   static constexpr int kTogether = (kN & (kN - 1)) == 0 ? kN : 2;
-  static_assert(kM % 2 == 0 && kN % kTogether == 0);
+  static constexpr int kGroups = (kN + kTogether - 1) / kTogether;
+  // Of every second wave the rows of B begin in the middle of a period of the swizzle.
+  static constexpr bool kOddB = kDirect && !kBByK && kBlocksB % 2 != 0;
+  static_assert(!kDirect || kAByK || kBlocksA % 2 == 0);
   static_assert(kLdsBytes <= kMaxLdsBytes && kLastAcc < 256);
 };
 

@@ -49,7 +49,7 @@ __device__ __forceinline__ void gemm_blocks(GemmTilesArgs args) {
   loop.run((args.k + S::kStep - 1) / S::kStep);
   GemmTilesArgs of_end = args;  // sums are scaled already
   of_end.scale_a = of_end.scale_b = 0;
-  unroll<S::kN / S::kTogether>(
+  unroll<S::kGroups>(
       [&]<int nth>() { TileEpilogue<S, nth>(of_end, place, base, wave, lane)(lane); });
 }
 

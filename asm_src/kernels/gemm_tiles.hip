@@ -32,8 +32,7 @@ __device__ __forceinline__ void gemm_tile(GemmTilesArgs args) {
                    args.k);
   loop.run((args.k + S::kStep - 1) / S::kStep, [&] { product.end<S>(args); });
   end_of_sums();
-  unroll<S::kN / S::kTogether>(
-      [&]<int nth>() { TileEpilogue<S, nth>(args, place, base, wave, lane)(lane); });
+  unroll<S::kGroups>([&]<int nth>() { TileEpilogue<S, nth>(args, place, base, wave, lane)(lane); });
 }
 
 }  // namespace

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from amdattn.arch.props import DeviceProps
 from amdattn.device.kernarg import packer
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
 from amdattn.op.plan import Address, PerRun, Plan, Stride
+from amdattn.ops.gemm import grids
 from amdattn.ops.gemm.cases import values
 from amdattn.ops.gemm.planning import build, choices, plan_gemm
-from amdattn.ops.gemm.problem import GemmProblem
+from amdattn.ops.gemm.problem import ADDENDS, GemmProblem
 from benchmarks.checker_mutation.subject import Buffer, Case, Subject, read_only, unwritten
 
 
@@ -62,18 +65,39 @@ _CASES = (
     _GemmCase(40, 252, 584, {"bias": True}, columns=32),
     _GemmCase(34, 250, 2312, {"alpha": -2.0, "bias": True}, columns=32),
 )
+# Of kernels for many rows: tiles that exist in part and whole ones, any number of steps, every end
+# of a tile, several products. Every layout takes them.
+_TILE_CASES = (
+    _GemmCase(128, 128, 64),
+    _GemmCase(260, 264, 136),
+    _GemmCase(130, 140, 328, {"bias": True}),
+    _GemmCase(20, 34, 72, {"bias": True, "out_dtype": "float32"}),
+    _GemmCase(66, 34, 520, {"alpha": -2.0, "out_dtype": "float16"}),
+    _GemmCase(66, 72, 72, {"activation": "silu"}),
+    _GemmCase(66, 80, 136, {"activation": "silu_and_mul", "bias": True}),
+    _GemmCase(34, 42, 72, {"activation": "gelu_and_mul", "out_dtype": "float32"}),
+    _GemmCase(130, 136, 136, {"adds": "residual"}),
+    _GemmCase(34, 42, 72, {"adds": "c", "beta": 0.5, "out_dtype": "float32"}),
+    _GemmCase(66, 72, 136, {"batch": 3, "bias": True}),
+    _GemmCase(200, 72, 72, {"groups": 3}),
+)
 # The launch, and one before it that was aborted.
 _GENERATION, _OLDER = 2, 1
 
 
 def gemm_subject(kernel: KernelSpec, props: DeviceProps) -> Subject:
     """A kernel of the family, in plans that use no other."""
-    problems = [GemmProblem(c.m, c.n, c.k, kernel.dtype, **dict(c.options)) for c in _CASES]
+    layout = kernel.accepts["layout"]
+    cases = _TILE_CASES if grids.has_windows(kernel) else _CASES
+    problems = [
+        GemmProblem(c.m, c.n, c.k, kernel.dtype, layout=layout, **dict(c.options)) for c in cases
+    ]
     made = tuple(
         _case(case, _plan(case, problem, kernel, props))
-        for case, problem in zip(_CASES, problems, strict=True)
+        for case, problem in zip(cases, problems, strict=True)
         if problem.activation in kernel.accepts["activation"]
         and case.columns * (1 + problem.has_factors) <= kernel.tile["n"]
+        and not (problem.groups and layout == "tn")
     )
     return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, made)
 
@@ -98,7 +122,7 @@ def _case(case: _GemmCase, plan: Plan[GemmProblem]) -> Case:
     problem, kernel = plan.problem, launch.kernel
     buffers = _contents(case, plan)
     index = {buffer.name: i for i, buffer in enumerate(buffers)}
-    columns = {"a": problem.k, "b": problem.k, "out": problem.n}
+    shapes = {**problem.input_shapes, "out": problem.out_shape}
     args, layout = dict(launch.args), packer(kernel)
     offsets = {field_name: offset for field_name, offset, *_ in kernel.kernarg.fields}
     values: list[int | float] = []
@@ -112,7 +136,8 @@ def _case(case: _GemmCase, plan: Plan[GemmProblem]) -> Case:
         elif isinstance(value, PerRun):
             values.append(_GENERATION)
         elif isinstance(value, Stride):
-            values.append(columns[value.operand])
+            shape = shapes[value.operand]
+            values.append(shape[-1] if value.axis == "row" else math.prod(shape[1:]))
         else:
             values.append(value)
     block = bytearray(layout.size)
@@ -125,9 +150,16 @@ def _case(case: _GemmCase, plan: Plan[GemmProblem]) -> Case:
 def _contents(case: _GemmCase, plan: Plan[GemmProblem]) -> list[Buffer]:
     problem = plan.problem
     rng = np.random.default_rng([problem.m, problem.n, problem.k])
-    element = as_dtype(problem.dtype).numpy()
+    types = dict.fromkeys(ADDENDS, problem.out_dtype)
     buffers = [
-        read_only(name, values(rng, shape, problem).astype(element).tobytes())
+        read_only(
+            name,
+            _even(problem).tobytes()
+            if name == "group_sizes"
+            else values(rng, shape, problem)
+            .astype(as_dtype(types.get(name, problem.dtype)).numpy())
+            .tobytes(),
+        )
         for name, shape in problem.input_shapes.items()
     ]
     for region in plan.workspace.regions:
@@ -140,5 +172,12 @@ def _contents(case: _GemmCase, plan: Plan[GemmProblem]) -> list[Buffer]:
         else:
             sums = np.full(region.nbytes // 4, float(case.stale), np.float32).tobytes()
             buffers.append(Buffer(region.name, region.nbytes, sums, contract="zero_at_end"))
-    nbytes = problem.m * problem.n * as_dtype(problem.out_dtype).itemsize
+    nbytes = math.prod(problem.out_shape) * as_dtype(problem.out_dtype).itemsize
     return [*buffers, unwritten("out", nbytes)]
+
+
+def _even(problem: GemmProblem) -> npt.NDArray[np.int32]:
+    """Rows of groups: as many as each other, and what is left in the first one."""
+    sizes = np.full(problem.groups, problem.m // problem.groups, np.int32)
+    sizes[0] += problem.m % problem.groups
+    return sizes

@@ -71,14 +71,17 @@ class Order:
 
 
 # The document names neither W nor C; its repository has W 8, C 64 and elsewhere other W with
-# C = W^2. A chunk of all that an XCD gets serves the L2 alone.
+# C = W^2. A chunk of all that an XCD gets serves the L2 alone. Ours are the CUs of an XCD.
 ORDERS = (
     Order(9216, "row by row", 0, 0, 0.55, 0.95),
     Order(9216, "for the L2 only", 8, 162, 0.79, 0.24),
     Order(9216, "for both", 5, 25, 0.75, 0.93),
     Order(9216, "the repository's", 8, 64),
+    Order(9216, "ours", 8, 32),
     Order(14592, "row by row", 0, 0, 0.36, 0.76),
+    Order(14592, "for the L2 only", 8, 406),
     Order(14592, "for both: the repository's", 8, 64, 0.78, 0.55),
+    Order(14592, "ours", 8, 32),
 )
 
 
@@ -164,12 +167,12 @@ def _percent(value: float | None) -> str:
 
 def main() -> None:
     """Print the table."""
-    heads = " | ".join(f"L2, LLC, {drift} steps apart" for drift in DRIFTS)
+    heads = " | ".join(f"L2, LLC, HBM, {drift} steps apart" for drift in DRIFTS)
     print(f"| N | order | W, C | L2, LLC published | {heads} |")
     print("|---" * (4 + len(DRIFTS)) + "|")
     for order in ORDERS:
         found = [replay(order, drift) for drift in DRIFTS]
-        cells = " | ".join(f"{hits.l2:.0%}, {hits.llc:.0%}" for hits in found)
+        cells = " | ".join(f"{hits.l2:.0%}, {hits.llc:.0%}, {hits.hbm_gb:.2f} GB" for hits in found)
         parameters = f"{order.window}, {order.chunk}" if order.window else "-"
         published = f"{_percent(order.l2)}, {_percent(order.llc)}" if order.l2 else "-"
         print(f"| {order.n} | {order.name} | {parameters} | {published} | {cells} |", flush=True)

@@ -36,7 +36,9 @@ def test_what_is_loaded_once_and_what_again() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("order", [o for o in ORDERS if o.n == 14592], ids=lambda o: o.name)
+@pytest.mark.parametrize(
+    "order", [o for o in ORDERS if o.n == 14592 and o.l2], ids=lambda o: o.name
+)
 def test_published_hit_rates(order: Order) -> None:
     hits = replay(order, 0)
     assert order.l2 is not None and order.llc is not None

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import amdattn.jax as aj
 from amdattn.errors import UnsupportedProblem
 from amdattn.jax.differentiation import apply
 from amdattn.ops.gemm.problem import GemmProblem
@@ -41,14 +40,30 @@ def test_gradients_of_what_is_added(adds: str, activation: str | None) -> None:
         assert np.abs(found - wanted).max() <= 0.02 * np.abs(wanted).max()
 
 
-def test_gradients_of_several_products_are_refused() -> None:
+@pytest.mark.parametrize("activation", [None, "gelu", "silu_and_mul"])
+def test_gradients_of_batches(activation: str | None) -> None:
+    """Of each product by itself, by kernels as by XLA."""
+    for m, n, k in ((24, 32, 64), (8, 48, 24)):
+        problem = GemmProblem(m, n, k, batch=3, bias=True, activation=activation)
+        inputs = some(3, m, k), some(3, problem.b_rows, k), some(3, problem.b_rows)
+
+        def loss(way: str | None, *given: Any, of: GemmProblem = problem) -> Any:
+            (out,) = apply("gemm", of, "", way, *given)
+            return (out.astype(jnp.float32) ** 2).sum()
+
+        ours, xla = (jax.grad(loss, (1, 2, 3))(way, *inputs) for way in (None, "xla"))
+        for own, other in zip(ours, xla, strict=True):
+            assert own.dtype == other.dtype and own.shape == other.shape
+            found, wanted = (np.asarray(x, np.float64) for x in (own, other))
+            assert np.abs(found - wanted).max() <= 0.02 * np.abs(wanted).max()
+
+
+def test_gradients_of_groups_are_refused() -> None:
     """By name."""
-    problem = GemmProblem(24, 32, 64, batch=2)
-    inputs = some(2, 24, 64), some(2, 32, 64)
-    (out,) = aj.call("gemm", problem, "", *inputs)
-    wanted = jnp.matmul(*(inputs[0], inputs[1].swapaxes(1, 2)), preferred_element_type=jnp.float32)
-    assert np.abs(np.asarray(out, np.float64) - np.asarray(wanted)).max() < 0.2
-    with pytest.raises(
-        UnsupportedProblem, match="batch=2, groups=0: gradients of several products"
-    ):
-        jax.grad(lambda a: apply("gemm", problem, "", None, a, inputs[1])[0].sum())(inputs[0])
+    problem = GemmProblem(24, 32, 64, groups=2)
+    inputs = some(24, 64), some(2, 32, 64)
+    sizes = jnp.asarray([10, 14], jnp.int32)
+    with pytest.raises(UnsupportedProblem, match="groups=2: gradients of groups of rows"):
+        jax.grad(lambda a: apply("gemm", problem, "", None, a, inputs[1], sizes)[0].sum())(
+            inputs[0]
+        )

@@ -67,6 +67,16 @@ def test_every_tile_is_made_once(name: str) -> None:
         call_of(tiles_m * m - 1, tiles_n * n - 8, 8, name, with_bias=False).check()
 
 
+def test_every_tile_of_several_rounds_is_made_once() -> None:
+    """Of a grid with more tiles than the chip holds at a time, and a round that is not full."""
+    name, props = "gemm_nt_bf16_t128x128", amdattn.device_props()
+    held = props.num_xcds * grids.chunk(TILES[name], props)
+    tiles_m = 25
+    tiles_n = held // tiles_m + 2
+    assert 0 < (tiles_m * tiles_n) % held < held
+    call_of(tiles_m * 128 - 1, tiles_n * 128 - 8, 8, name, with_bias=False).check()
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_equal_bits_and_no_findings(name: str) -> None:
     """Whatever the order of waves and workgroups; outputs are NaN before."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
+from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.ops.gemm.problem import GemmProblem
 
 # Of KernelSpec.grid. x = 8 * parts, y = ceil(m / tile.m), z = ceil(n / (8 * tile.n)):
@@ -10,7 +12,7 @@ PARTS = "parts_by_xcd_and_tiles"
 XCDS = 8
 # x = tiles of m times tiles of n, of all products:
 WINDOWS = "tiles_in_windows"
-WINDOW = 8  # tiles of m that are worked on side by side: more or fewer change the time by 0.3 %
+WINDOW = 8  # tiles of m that are worked on side by side, as asm_src/gemm_tiles/place.h has it
 
 
 def has_windows(kernel: KernelSpec) -> bool:
@@ -36,6 +38,11 @@ def num_tiles(problem: GemmProblem, kernel: KernelSpec, columns: int) -> int:
         tile_m: int = kernel.tile["m"]
         tiles_m = (problem.m + min(problem.groups, problem.m) * (tile_m - 1)) // tile_m
     return tiles_m * tiles_n * max(problem.batch, 1)
+
+
+def chunk(kernel: KernelSpec, props: DeviceProps) -> int:
+    """Tiles that an XCD works on at a time: they follow each other."""
+    return workgroups_per_cu(kernel, props)[0] * (props.num_cus // props.num_xcds)
 
 
 def grid(

@@ -169,6 +169,7 @@ def unexplained(problem: GemmProblem, props: DeviceProps, best: Choice) -> Plan[
     num_tiles = grids.num_tiles(problem, kernel, columns)
     workspace = _workspace(problem, num_tiles, splits, kernel)
     args = _arguments(problem, kernel, splits, columns, bool(workspace.regions))
+    args["chunk"] = grids.chunk(kernel, props)
     fields = kernel.kernarg.filled(args)
     writes = frozenset({"out", *(region.name for region in workspace.regions)})
     added = frozenset(one.name for one in workspace.regions if one.init == "zero_at_rest")
@@ -318,7 +319,6 @@ def _arguments(
         "split_steps": split_steps(problem, kernel, splits),
         "num_splits": splits,
         "tile_n": columns,
-        "window": grids.WINDOW,
         "up_offset": problem.n if problem.has_factors else 0,
         "out": Address("out"),
         "out_stride": Stride("out", "row"),

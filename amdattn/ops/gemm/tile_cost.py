@@ -12,7 +12,7 @@ from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.ops.gemm.estimate import Estimate, Estimator
-from amdattn.ops.gemm.grids import WINDOW, most_columns, tiles
+from amdattn.ops.gemm.grids import WINDOW, chunk, most_columns, tiles
 from amdattn.ops.gemm.problem import BLOCKS, WORD_BYTES, GemmProblem
 
 
@@ -28,11 +28,15 @@ class _Clk(NamedTuple):
 # By whether loads go straight to LDS, and fragments of a wave.
 _CLK = {
     (False, 16): _Clk(0, 0, 4800, 8400),
+    (False, 14): _Clk(7, 7, 4700, 7700),
     (False, 12): _Clk(7, 7, 4600, 7000),
     (False, 8): _Clk(40, 40, 4300, 5200),
+    (False, 7): _Clk(40, 40, 4300, 4700),
     (False, 4): _Clk(40, 420, 5000, 4200),
     (True, 16): _Clk(5, 5, 4600, 6600),
+    (True, 14): _Clk(60, 60, 4700, 6100),
     (True, 12): _Clk(155, 155, 4700, 5600),
+    (True, 10): _Clk(100, 100, 4700, 4800),
     (True, 8): _Clk(80, 80, 4700, 4000),
     (True, 4): _Clk(230, 990, 4000, 3000),
 }
@@ -43,6 +47,10 @@ _CLK_OF_BLOCKS = {
     (True, 8): _Clk(72, 72, 5600, 5400),
     (True, 4): _Clk(204, 204, 4200, 3600),
 }
+
+_LATE = 0.65  # of what the last round writes: what is still to be written when its tiles end
+# Of what is outside of loops: what no other workgroup of the CU hides, as `_CLK`.
+_OUTSIDE_ALONE = {False: 0.43, True: 0.6}
 
 
 def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> Estimator:
@@ -58,8 +66,9 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     of_xcd = -(-tiles_m * tiles_n * products // props.num_xcds)
     of_cu, at_once = -(-of_xcd // cus), workgroups_per_cu(kernel, props)[0]
     side_by_side = min(of_cu, at_once)
+    is_direct = kernel.params["steps_in_flight"] > 1
     clk = (_CLK_OF_BLOCKS if kernel.accepts["scales"] == [BLOCKS] else _CLK)[
-        kernel.params["steps_in_flight"] > 1, tile_m * tile_n // (4 * kernel.params["mfma"] ** 2)
+        is_direct, tile_m * tile_n // (4 * kernel.params["mfma"] ** 2)
     ]
 
     steps = -(-problem.k // step)
@@ -74,22 +83,28 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
         beside += (clk.alone - clk.step) / 2
     loop = steps * (of_cu * matrix + beside)
     # Of workgroups that follow each other what is outside of their loops counts each time; of
-    # those side by side about once.
-    outside = (clk.begin + clk.end) * (-(-of_cu // at_once))
+    # those side by side once, and of later ones in part: the others' loops go on beside it.
+    alone = _OUTSIDE_ALONE[is_direct] if at_once > 1 else 1
+    outside = (clk.begin + clk.end) * (1 + alone * (-(-of_cu // at_once) - 1))
     hbm_bytes_per_clk = props.hbm_bytes_per_ns / props.num_xcds / props.peak_clock_ghz
     last = min(of_xcd - (of_cu - side_by_side) * cus, side_by_side * cus)
-    written = last * tile_m * tile_n * WORD_BYTES / hbm_bytes_per_clk
+    written = _LATE * last * tile_m * tile_n * WORD_BYTES / hbm_bytes_per_clk
     # A product's tiles are of one XCD where an XCD has several products.
     of_product = min(of_xcd, tiles_m * tiles_n)
-    rows = _rows_of_xcd(tiles_m, tiles_n, tile_m, tile_n, of_product) * of_xcd / of_product
+    rows = _rows_of_xcd(tiles_m, tiles_n, tile_m, tile_n, of_product, chunk(kernel, props)) * (
+        of_xcd / of_product
+    )
     memory = rows * problem.k * problem.element_bytes / hbm_bytes_per_clk
     total = max(loop, memory) + outside + written
     estimate = Estimate(total, memory, loop, 0.0)
     return Estimator(lambda splits, columns: total, lambda splits, columns: estimate)
 
 
-def _rows_of_xcd(tiles_m: int, tiles_n: int, tile_m: int, tile_n: int, of_xcd: int) -> int:
-    """Rows of A and of B that an XCD reads at least: its tiles are windows one after the other."""
-    high = min(tiles_m, WINDOW)
-    wide = min(tiles_n, -(-of_xcd // high))
-    return high * tile_m * -(-of_xcd // (high * wide)) + wide * tile_n
+def _rows_of_xcd(
+    tiles_m: int, tiles_n: int, tile_m: int, tile_n: int, of_xcd: int, chunk: int
+) -> int:
+    """Rows of A and of B that an XCD reads at least: those of each run of tiles of a window."""
+    high, run = min(tiles_m, WINDOW), min(chunk, of_xcd)
+    wide = min(tiles_n, -(-run // high))
+    of_run = high * tile_m * -(-run // (high * wide)) + wide * tile_n
+    return of_run * -(-of_xcd // run)

@@ -1,0 +1,235 @@
+"""Prints the products of models on prompts: modelled clk of whole launches beside the best peer's.
+
+    python -m benchmarks.gemm_prompts [--models NAME ...] [--dtype float16] [--aiter CHECKOUT]
+                                      [--reading NAME] [--json FILE]
+
+24 products of the layers of Llama 8B and 70B and Qwen 32B, of 512 to 8192 tokens. Peers: Triton's
+kernel of `triton_gemm` with the best of twelve tiles, and AITER's objects. Which way of a peer is
+the best is found with 512 and 1024 elements of k; of more than 2^26 results with 256 and 512, among
+tiles of 128 x 128 and more. That one is then run in full, or, like ours, beyond 1.5 TFLOP,
+extrapolated from 1024 and 2048. A launch is not counted on either side, and no time depends on what
+the operands hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import amdattn
+from amdattn import virtual
+from amdattn.bench.kernels import Functions, Launch
+from amdattn.cli.output import progress_bar
+from amdattn.device import manifest, runtime
+from amdattn.ops.gemm import planning
+from amdattn.ops.gemm.execution import GemmPlan
+from amdattn.ops.gemm.problem import GemmProblem
+from benchmarks.gemm_many_rows import MOST_TILES, modelled
+from benchmarks.gemm_peers import (
+    TRITON_TILES_OF_MANY_ROWS,
+    Aiter,
+    Attempt,
+    Operands,
+    Triton,
+    padded_n,
+)
+
+# Tokens, and n x k of the projections to q, k and v, from attention, up with the gate, and down.
+MODELS = {
+    "llama3-8b": (
+        (512, 2048, 8192),
+        ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336)),
+    ),
+    "llama3-70b": (
+        (512, 2048),
+        ((10240, 8192), (8192, 8192), (57344, 8192), (8192, 28672)),
+    ),
+    "qwen3-32b": ((1024,), ((10240, 5120), (5120, 8192), (51200, 5120), (5120, 25600))),
+}
+_PICKED_AT, _PICKED_AT_OF_MANY, _EXTRAPOLATED_FROM = (512, 1024), (256, 512), (1024, 2048)
+_MANY = 2**26  # results
+_MOST_FLOP = 1.5e12
+_WIDEST_TILE = 256  # of AITER
+_FEW_ROWS = 512  # up to which AITER's tiles for few rows are tried, too
+
+ClkOfK = Callable[[int], float]
+# Of a shape, and operands' addresses and type.
+Ways = Callable[[int, int, int, Operands, str], Iterator[Attempt]]
+
+
+class Row(NamedTuple):
+    """One product."""
+
+    model: str
+    m: int
+    n: int
+    k: int
+    kernel: str
+    clk: float
+    of_the_limit: float
+    peer: str
+    peer_clk: float
+
+
+def _at(lengths: tuple[int, int], k: int, clk_of: ClkOfK) -> float:
+    """The line through two lengths of k."""
+    low, high = (clk_of(length) for length in lengths)
+    return low + (high - low) * (k - lengths[0]) / (lengths[1] - lengths[0])
+
+
+def _whole(m: int, n: int, k: int, clk_of: ClkOfK) -> float:
+    """In full, or extrapolated."""
+    return _at(_EXTRAPOLATED_FROM, k, clk_of) if 2 * m * n * k > _MOST_FLOP else clk_of(k)
+
+
+class Shape:
+    """The arrays of one product, and what runs on them."""
+
+    def __init__(self, m: int, n: int, k: int, options: argparse.Namespace) -> None:
+        self._m, self._n, self._k = m, n, k
+        self._options, self._props = options, runtime.get().props
+        self._a, self._b = (amdattn.empty(size, options.dtype) for size in ((m, k), (n, k)))
+        self._out = amdattn.empty((m, n), options.dtype)
+        self._zeros = amdattn.empty((MOST_TILES,), "int32")
+        self._functions = Functions()
+
+    def ours(self) -> tuple[str, float]:
+        """The planned kernel and its clk."""
+        problem = GemmProblem(self._m, self._n, self._k, self._options.dtype)
+        kernel = planning.plan_gemm(problem, self._props, manifest.kernels()).launches[0].kernel
+
+        def clk_of(k: int) -> int:
+            shorter = GemmProblem(self._m, self._n, k, self._options.dtype)
+            plan = GemmPlan.of(planning.plan_gemm(shorter, self._props, [kernel]))
+            a, b = (amdattn.empty((rows, k), self._options.dtype) for rows in (self._m, self._n))
+            return modelled(partial(plan.run, a, b, self._out), self._options.reading)
+
+        return kernel.name, _whole(self._m, self._n, self._k, clk_of)
+
+    def peers(self) -> Iterator[tuple[str, float]]:
+        """The best way of each peer."""
+        triton, tiles = Triton(self._props), TRITON_TILES_OF_MANY_ROWS
+        if self._m * self._n > _MANY:
+            tiles = tuple(tile for tile in tiles if min(tile[:3]) >= 64 and min(tile[:2]) >= 128)
+        yield self._best_of("Triton", partial(triton.many_rows, tiles=tiles))
+        if not self._options.aiter:
+            return
+        aiter = Aiter(self._options.aiter, self._props)
+        if any(True for _ in self._attempts(aiter.many_rows, self._k)):
+            yield self._best_of("AITER", aiter.many_rows)
+        if self._m <= _FEW_ROWS:
+            found = list(self._of_few_rows(aiter))
+            if found:
+                yield min(found, key=lambda one: one[1])
+
+    def _of_few_rows(self, aiter: Aiter) -> Iterator[tuple[str, float]]:
+        """AITER's tiles that are split along k, of which one XCD's share counts."""
+        rows = padded_n(self._n, _WIDEST_TILE, 1)
+        b, out = (
+            amdattn.empty((r, c), self._options.dtype)
+            for r, c in ((rows, self._k), (self._m, rows))
+        )
+        cleared = np.zeros(MOST_TILES, np.uint32)
+        bias = amdattn.asarray(np.zeros(rows, np.float32))
+        zeros = self._zeros.address
+        at = Operands(self._a.address, b.address, out.address, bias.address, zeros, 0)
+        for attempt in aiter(self._m, self._n, self._k, at):
+            runtime.get().upload(self._zeros.address, cleared.ctypes.data, cleared.nbytes)
+            with virtual.profile(
+                reading=self._options.reading, simulated_workgroups=attempt.workgroups
+            ) as profile:
+                attempt.launches[0].enqueue(self._functions)
+                runtime.synchronize()
+            yield f"AITER {attempt.name}", sum(launch.cycles for launch in profile.launches)
+
+    def _operands(self) -> Operands:
+        a, b, out = self._a.address, self._b.address, self._out.address
+        return Operands(a, b, out, 0, self._zeros.address, 0)
+
+    def _attempts(self, ways: Ways, k: int) -> Iterator[Attempt]:
+        return ways(self._m, self._n, k, self._operands(), self._options.dtype)
+
+    def _clk(self, launch: Launch) -> int:
+        return modelled(partial(launch.enqueue, self._functions), self._options.reading)
+
+    def _best_of(self, peer: str, ways: Ways) -> tuple[str, float]:
+        def clk_of(name: str, k: int) -> int:
+            (attempt,) = (one for one in self._attempts(ways, k) if one.name == name)
+            return self._clk(attempt.launches[0])
+
+        names = [one.name for one in self._attempts(ways, self._k)]
+        lengths = _PICKED_AT_OF_MANY if self._m * self._n > _MANY else _PICKED_AT
+        _, name = min((_at(lengths, self._k, partial(clk_of, one)), one) for one in names)
+        return f"{peer} {name}", _whole(self._m, self._n, self._k, partial(clk_of, name))
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--models", nargs="*", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--tokens", nargs="*", type=int, help="default: all of each model")
+    parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
+    parser.add_argument("--reading", help="see docs/generated/readings.md")
+    parser.add_argument("--aiter", type=Path, help="a checkout of AITER")
+    parser.add_argument("--json", type=Path, help="write every row here")
+    options = parser.parse_args()
+    props = runtime.get().props
+    limit = props.num_cus * props.architecture.matrix_flops_per_clk
+    shapes = [
+        (model, m, n, k)
+        for model in options.models
+        for m in MODELS[model][0]
+        if options.tokens is None or m in options.tokens
+        for n, k in MODELS[model][1]
+    ]
+    found = []
+    with progress_bar() as progress:
+        for model, m, n, k in progress.track(shapes):
+            shape = Shape(m, n, k, options)
+            kernel, clk = shape.ours()
+            clk_of_peer, peer = min((clk, name) for name, clk in shape.peers())
+            share = 2 * m * n * k / limit / clk
+            found.append(Row(model, m, n, k, kernel, clk, share, peer, clk_of_peer))
+            progress.console.print(
+                f"{m} x {n} x {k}: {kernel} {clk:,.0f}, {peer} {clk_of_peer:,.0f}"
+            )
+            if options.json:
+                options.json.write_text(
+                    json.dumps([row._asdict() for row in found], indent=1) + "\n"
+                )
+    table = Table(
+        title=f"{props.name}, {options.dtype}, modelled at {props.sustained_clock_ghz} GHz"
+    )
+    for column in (
+        "model",
+        "m x n x k",
+        "kernel",
+        "clk",
+        "of the limit",
+        "best peer",
+        "its clk",
+        "/ ours",
+    ):
+        table.add_column(column, justify="left" if column in ("model", "kernel") else "right")
+    for row in found:
+        table.add_row(
+            *(row.model, f"{row.m} x {row.n} x {row.k}", row.kernel, f"{row.clk:,.0f}"),
+            *(f"{row.of_the_limit:.1%}", row.peer, f"{row.peer_clk:,.0f}"),
+            f"{row.peer_clk / row.clk:.3f}",
+        )
+    Console(width=130).print(table)
+    mean = math.exp(sum(math.log(row.peer_clk / row.clk) for row in found) / len(found))
+    print(f"geometric mean {mean:.3f}, least {min(row.peer_clk / row.clk for row in found):.3f}")
+
+
+if __name__ == "__main__":
+    main()
