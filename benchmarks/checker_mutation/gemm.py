@@ -15,7 +15,7 @@ from amdattn.dtypes import as_dtype
 from amdattn.op.plan import Address, PerRun, Plan, Stride
 from amdattn.ops.gemm.cases import values
 from amdattn.ops.gemm.planning import build, choices, plan_gemm
-from amdattn.ops.gemm.problem import GemmProblem
+from amdattn.ops.gemm.problem import ADDENDS, GemmProblem
 from benchmarks.checker_mutation.subject import Buffer, Case, Subject, read_only, unwritten
 
 
@@ -36,7 +36,7 @@ class _GemmCase:
 
 
 # Whole tiles and rest of each axis, one line of k and more than are in flight, last rounds of any
-# number of steps, parts, every type; tiles of 32 rows of b, of which each XCD has one.
+# number of steps, parts, every type; tiles of 32 rows of b, of which each XCD has one; addends.
 _CASES = (
     _GemmCase(16, 64, 64),
     _GemmCase(3, 21, 136, {"bias": True, "out_dtype": "float32"}),
@@ -61,6 +61,13 @@ _CASES = (
     _GemmCase(17, 256, 136, {"activation": "silu"}, columns=32),
     _GemmCase(40, 252, 584, {"bias": True}, columns=32),
     _GemmCase(34, 250, 2312, {"alpha": -2.0, "bias": True}, columns=32),
+    _GemmCase(23, 21, 72, {"adds": "c", "beta": 0.5}),
+    _GemmCase(33, 40, 840, {"split_k": 3, "adds": "residual", "activation": "gelu"}),
+    _GemmCase(35, 20, 72, {"adds": "residual", "out_dtype": "float32"}),
+    _GemmCase(
+        *(40, 44, 840),
+        {"split_k": 3, "deterministic": False, "adds": "c", "beta": -2.0, "out_dtype": "float16"},
+    ),
 )
 # The launch, and one before it that was aborted.
 _GENERATION, _OLDER = 2, 1
@@ -98,7 +105,7 @@ def _case(case: _GemmCase, plan: Plan[GemmProblem]) -> Case:
     problem, kernel = plan.problem, launch.kernel
     buffers = _contents(case, plan)
     index = {buffer.name: i for i, buffer in enumerate(buffers)}
-    columns = {"a": problem.k, "b": problem.k, "out": problem.n}
+    columns = {"a": problem.k, "b": problem.k, **dict.fromkeys((*ADDENDS, "out"), problem.n)}
     args, layout = dict(launch.args), packer(kernel)
     offsets = {field_name: offset for field_name, offset, *_ in kernel.kernarg.fields}
     values: list[int | float] = []
@@ -125,10 +132,11 @@ def _case(case: _GemmCase, plan: Plan[GemmProblem]) -> Case:
 def _contents(case: _GemmCase, plan: Plan[GemmProblem]) -> list[Buffer]:
     problem = plan.problem
     rng = np.random.default_rng([problem.m, problem.n, problem.k])
-    element = as_dtype(problem.dtype).numpy()
+    types = dict.fromkeys(ADDENDS, problem.out_dtype)
     buffers = [
-        read_only(name, values(rng, shape, problem).astype(element).tobytes())
+        read_only(name, values(rng, shape, problem).astype(element.numpy()).tobytes())
         for name, shape in problem.input_shapes.items()
+        for element in (as_dtype(types.get(name, problem.dtype)),)
     ]
     for region in plan.workspace.regions:
         if region.name == "counters":
