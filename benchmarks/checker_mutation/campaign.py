@@ -53,10 +53,7 @@ class _Prepared:
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self.code = KernelCode(subject.image, subject.symbol)
-        has_semaphores = any(
-            buffer.contract == "zero_at_end" for case in subject.cases for buffer in case.buffers
-        )
-        self.mutants = mutants(self.code, has_semaphores)
+        self.mutants = mutants(self.code, subject.has_semaphores)
         self.judge = Judge(subject, self.code)
         self.outputs: dict[int, tuple[str, ...]] = {}  # by case
         self.findings: set[tuple[object, ...]] = set()  # of the unmutated kernel

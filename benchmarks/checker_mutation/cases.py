@@ -126,6 +126,9 @@ FORWARD: tuple[AttentionCase, ...] = (
     AttentionCase(2, 70, 70, 1, 1, options={"num_splits": 2}, lengths=((70, 0), (3, 70))),
     AttentionCase(1, 20, 40, 64, 8, options={**_WHOLE, "causal": True}, nan=True),
     AttentionCase(1, 20, 40, 64, 8, options={"num_splits": 2, "causal": True}, nan=True),
+    # References of which the logarithm of a sum is no digit.
+    AttentionCase(1, 100, 170, 1, 1, options={**_WHOLE, "softmax_scale": 1e11}),
+    AttentionCase(1, 130, 70, 1, 1, options={**_WHOLE, "softmax_scale": 1e11, "sinks": True}),
 )
 # Sums of products with V overflow: such a tile is done again, by code of its own, and again with
 # smaller probabilities.

@@ -39,7 +39,7 @@ class _GemmCase:
 
 
 # Whole tiles and rest of each axis, one line of k and more than are in flight, last rounds of any
-# number of steps, parts, every type; tiles of 32 rows of b, of which each XCD has one.
+# number of steps, parts, every type; tiles of 32 rows of b, of which each XCD has one; addends.
 _CASES = (
     _GemmCase(16, 64, 64),
     _GemmCase(3, 21, 136, {"bias": True, "out_dtype": "float32"}),
@@ -64,6 +64,13 @@ _CASES = (
     _GemmCase(17, 256, 136, {"activation": "silu"}, columns=32),
     _GemmCase(40, 252, 584, {"bias": True}, columns=32),
     _GemmCase(34, 250, 2312, {"alpha": -2.0, "bias": True}, columns=32),
+    _GemmCase(23, 21, 72, {"adds": "c", "beta": 0.5}),
+    _GemmCase(33, 40, 840, {"split_k": 3, "adds": "residual", "activation": "gelu"}),
+    _GemmCase(35, 20, 72, {"adds": "residual", "out_dtype": "float32"}),
+    _GemmCase(
+        *(40, 44, 840),
+        {"split_k": 3, "deterministic": False, "adds": "c", "beta": -2.0, "out_dtype": "float16"},
+    ),
 )
 # Of kernels for many rows: tiles that exist in part and whole ones, any number of steps, every end
 # of a tile, several products. Every layout takes them.

@@ -117,6 +117,11 @@ class Subject:
                 digest.update(buffer.data or b"")
         return digest.hexdigest()[:16]
 
+    @property
+    def has_semaphores(self) -> bool:
+        """Whether its launches leave counters as they were before."""
+        return any(b.contract == "zero_at_end" for case in self.cases for b in case.buffers)
+
 
 def shipped_subjects(props: DeviceProps, names: Collection[str] = ()) -> list[Subject]:
     """Shipped kernels for a device, launched as the package's operations launch them.

@@ -13,6 +13,10 @@ _NO_COLUMNS = (
     "the lanes that stay away have no column of O in this step, the first, and so they have none "
     "at all: there is nothing that they would store later"
 )
+_ROWS_WITH_WEIGHT = (
+    "the lanes that stay away have a sum of 0, which no row has that is done again: that is only "
+    "done where the logarithm is not a number, and that of a row without any weight is -infinity"
+)
 _ONE_GROUP = "no wave comes here: all columns of O that the kernel takes are in one group"
 
 _NARROW = "attn_fwd_bf16_d64_narrow_rtne"
@@ -40,6 +44,23 @@ ARGUMENTS = (
         > s_or_b64 exec, exec, s[2]
         """,
         archs=_GFX950,
+    ),
+    # The logarithm of each row's sum behind the second attempt; the others are of the first one.
+    *(
+        Stated(
+            *(_FORWARD, "EXEC", _ROWS_WITH_WEIGHT),
+            """
+              v_mul_f32 v, 0x3f317218, v
+              s_or_b64 exec, exec, s[2]
+            > s_or_b64 exec, exec, s[2]
+              s_andn2_saveexec_b64 s[2], s[2]
+              v_log_f32 v, v
+            """,
+            sites=2 * rows,
+            which=tuple(range(rows)),
+            archs=archs,
+        )
+        for rows, archs in ((6, _GFX942), (3, _GFX950))
     ),
     Stated(
         *(_NARROW, "EXEC", _FIRST_COLUMNS),

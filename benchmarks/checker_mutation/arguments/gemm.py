@@ -36,6 +36,11 @@ _YOUNGEST_LOAD = (
     "the one load that may be pending behind it is the last of the loop, whose registers nothing "
     "touches any more: waves that come without the loop take all eight steps, which wait for all"
 )
+_COUNTER_IS_READ = (
+    "the counter has been read into a scalar register before, so that only loads of what is added "
+    "to the product may be pending, which nobody writes in the launch, and for which the end of "
+    "the tile waits"
+)
 _WAITS = ("wait deleted", "wait weakened")
 
 _LARGE, _GFX942 = "gemm_nt_bf16_m32n32k2", ("gfx942",)
@@ -85,6 +90,19 @@ ARGUMENTS = (
           s_movk_i32 s, 0x7fff
         """,
         archs=_GFX942,
+    ),
+    *(
+        Stated(
+            *(kernel, _WAITS, _COUNTER_IS_READ),
+            """
+              s_andn2_b64 vcc, exec, s[2]
+              s_cbranch_vccnz
+            > s_waitcnt vmcnt(0)
+              buffer_inv sc1
+            """,
+            archs=archs,
+        )
+        for kernel, archs in ((_LARGE, _GFX942), (_SMALL, _GFX950))
     ),
     Stated(
         *(_LARGE, "barrier", _ONLY_AFTER_AN_ABORT),

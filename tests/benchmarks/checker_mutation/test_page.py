@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.checker_mutation.report import Campaign, Original, Outcome, Verdict
-from tests.support.mutation.campaign import OF_FAMILIES, STUDIES, merged
+from benchmarks.checker_mutation.subject import shipped_subjects
+from tests.support.mutation.campaign import OF_FAMILIES, STUDIES, merged, unargued
 from tests.support.mutation.page import Text, read, render, results, totals
 from tests.support.paths import ROOT
 
@@ -64,6 +65,17 @@ def test_one_kernel_is_renewed() -> None:
     found = merged(old, new, ["three", "two", "one"])
     assert [result.kernel for result in found] == ["three", "two", "one"]
     assert [result.digest for result in found] == ["digest of three", "new", "digest of one"]
+
+
+def test_what_no_argument_says_is_named() -> None:
+    study = STUDIES["gfx942"]
+    (subject,) = shipped_subjects(study.props, ("narrow_indices",))
+    _, every = read((ROOT / "docs" / "studies" / study.page).read_text(encoding="utf-8"))
+    (found,) = (result for result in every if result.kernel == subject.name)
+    assert found.equivalent
+    assert not unargued(subject, found)
+    found.equivalent["Nothing reads it", "swap"] = ["`0x1` (gone)"]
+    assert unargued(subject, found) == ["swap `0x1` (gone)"]
 
 
 def test_another_table_is_refused() -> None:

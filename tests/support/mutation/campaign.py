@@ -6,11 +6,12 @@ of the mutants of the largest kernels, which are thousands.
 
 Of a page that is there,
 
-    --check        names the kernels that are not those of its rows any more, and runs nothing
+    --check        names the kernels that are not those of its rows any more, and mutants that it
+                   says are equivalent by an argument that is no more; runs nothing
     --stale        runs these again, and keeps the rows of the others
     --only NAME    runs this kernel again
 
-Rows stay right as long as the checker and the arguments are the same, too. With `--kernel` no page
+Rows stay right as long as the checker is the same, too. With `--kernel` no page
 is written: that is for a new kernel. Of what was run, those mutants that nothing shows are printed
 with their surroundings, as benchmarks/checker_mutation/arguments has it, to be filled with reasons
 or to be taken as they are.
@@ -43,13 +44,14 @@ from amdattn.arch.products import of_arch
 from amdattn.arch.props import KNOWN_DEVICES, DeviceProps
 from amdattn.compiler import DEFAULT_ARCH
 from benchmarks.checker_mutation.campaign import campaign
-from benchmarks.checker_mutation.generate import CLASSES
+from benchmarks.checker_mutation.equivalence import Judge
+from benchmarks.checker_mutation.generate import CLASSES, mutants
 from benchmarks.checker_mutation.kernel import KernelCode
 from benchmarks.checker_mutation.report import Campaign
 from benchmarks.checker_mutation.sites import Pattern, smallest
 from benchmarks.checker_mutation.subject import Subject, shipped_subjects
 from tests.support.mutation.hip_subjects import hip_subjects
-from tests.support.mutation.page import Result, Text, read, render, results
+from tests.support.mutation.page import Result, Text, place, read, render, results
 from tests.support.paths import ROOT
 
 # Of the members of a family, which have the same sources, one. These have thousands of mutants.
@@ -141,8 +143,7 @@ STUDIES = {
             "gfx942",
             (FORWARD, "attn_fwd_bf16_d64_narrow_rtne", _MERGE, "gather_rows",
              "gemm_nt_bf16_m32n32k2", "narrow_indices"),
-            notes=_LOCK
-            + _older(FORWARD, "attn_fwd_bf16_d64_narrow_rtne", "gemm_nt_bf16_m32n32k2"),
+            notes=_LOCK + _older(FORWARD, "attn_fwd_bf16_d64_narrow_rtne"),
             page="checked-mode-mutation.md",
         ),
         Study(
@@ -150,7 +151,7 @@ STUDIES = {
             (FORWARD, _MERGE, "gather_rows", "gemm_nt_bf16_m16n16k1", "merge_state_bf16_b8",
              "rms_norm_bf16_c4096_l256", "narrow_indices"),
             triton=("softmax, 4 waves", "matmul bf16", "matmul fp8"),
-            notes=_LEFT_OUT + _older(FORWARD, "gemm_nt_bf16_m16n16k1"),
+            notes=_LEFT_OUT + _older(FORWARD),
             page="checked-mode-mutation-gfx950.md",
         ),
     )
@@ -193,6 +194,19 @@ def stale(subjects: Sequence[Subject], found: Sequence[Result]) -> list[Subject]
     """Those that a page has no rows of, or rows of other code or other launches."""
     known = {(result.kernel, result.digest, result.inputs) for result in found}
     return [s for s in subjects if (s.name, digest(s), s.inputs) not in known]
+
+
+def unargued(subject: Subject, found: Result) -> list[str]:
+    """Mutants that a page of this kernel says are equivalent, and no argument does any more."""
+    code = KernelCode(subject.image, subject.symbol)
+    judge = Judge(subject, code)
+    known = {(m.kind, place(m.pc, m.what)): m for m in mutants(code, subject.has_semaphores)}
+    said = [(kind, at) for (_, kind), places in found.equivalent.items() for at in places]
+    return [
+        f"{kind} {at}"
+        for kind, at in said
+        if (mutant := known.get((kind, at))) is None or not judge(mutant).argument
+    ]
 
 
 def digest(subject: Subject) -> str:
@@ -255,7 +269,11 @@ def main() -> int:
     if given.check:
         for subject in chosen:
             print(f"{study.page}: {subject.name} is {digest(subject)}, not that of its rows")
-        return 1 if chosen else 0
+        same = {s.name: s for s in every if s not in chosen}
+        lost = [(r.kernel, m) for r in old if r.kernel in same for m in unargued(same[r.kernel], r)]
+        for name, mutant in lost:
+            print(f"{study.page}: {name}, {mutant} is not equivalent")
+        return 1 if chosen or lost else 0
     # Triton's kernels of the page, if it is not installed.
     names += [result.kernel for result in old if result.kernel not in names]
 

@@ -96,9 +96,13 @@ def results(report: Campaign) -> Iterator[Result]:
         found.missed = [_missed(o) for o in report.missed if o.subject == original.subject]
         for o in outcomes:
             if o.equivalent:
-                place = f"`{o.pc:#x}` ({o.what})"
-                found.equivalent.setdefault((o.argument, o.kind), []).append(place)
+                found.equivalent.setdefault((o.argument, o.kind), []).append(place(o.pc, o.what))
         yield found
+
+
+def place(pc: int, what: str) -> str:
+    """Of a mutant."""
+    return f"`{pc:#x}` ({what})"
 
 
 def _missed(o: Outcome) -> str:
