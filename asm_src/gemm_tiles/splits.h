@@ -85,10 +85,8 @@ struct TileSplits {
       });
     }
     unroll<4 * kCount>([&]<int quarter>() {
-      unroll<4>([&]<int i>() {
-        v_accvgpr_write_b32<4 * (4 * kFirst + quarter) + i>(
-            __builtin_bit_cast(uint32_t, sums[quarter][i]));
-      });
+      const u32x4 words = __builtin_bit_cast(u32x4, sums[quarter]);
+      unroll<4>([&]<int i>() { v_accvgpr_write_b32<4 * (4 * kFirst + quarter) + i>(words[i]); });
     });
   }
 };

@@ -309,7 +309,9 @@ def _workspace(
 
 
 def tile_bytes(kernel: KernelSpec) -> int:
-    """Of the float32 sums of a tile: a lane of a wave has four of each fragment."""
+    """Of the float32 sums of a tile: a lane has four of each fragment, or 16 of those of 32 x 32."""
+    if grids.has_windows(kernel):
+        return int(kernel.tile["m"] * kernel.tile["n"] * 4)
     tile: int = kernel.params["mfma"]
     return kernel.tile["m"] * kernel.tile["n"] // tile**2 * _FRAGMENT_BYTES
 
