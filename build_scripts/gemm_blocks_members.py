@@ -21,5 +21,5 @@ def gemm_blocks_members() -> Iterator[dict[str, Any]]:
         for (direct, tile), last in _LAST.items():
             if direct == arch.converts_bf16:
                 member = tile_member(arch, "e4m3", "nt", *tile, LAST=last)
-                accepts = {**member["accepts"], "scales": [BLOCKS]}
+                accepts = {**member["accepts"], "scales": [BLOCKS], "max_splits": 1}
                 yield {**member, "source": "kernels/gemm_blocks.hip", "accepts": accepts}

@@ -36,6 +36,7 @@ _HEADER, _STRUCT = "gemm_tiles.h", "GemmTilesArgs"
 _ROW_BYTES, _FRAGMENT = 128, 32  # of a row, of a step
 # 8-bit types of a and of b by the name of a kernel: what the architecture calls them.
 _OF_8_BITS = ("e4m3", "e4m3_e5m2", "e5m2_e4m3", "e5m2")
+_MAX_SPLITS = 16
 _MAX_PRODUCTS = 2**20  # of a launch
 _MAX_ROWS = 2**30  # rows behind the last tile must fit 32 bits, too
 
@@ -108,7 +109,7 @@ def tile_member(
             "max_m": MAX_ALIGNED_STRIDE if a_by_k else _MAX_ROWS,
             "max_n": MAX_ALIGNED_STRIDE if b_by_k else _MAX_ROWS,
             "max_k": MAX_ALIGNED_STRIDE,
-            "max_splits": 1,
+            "max_splits": _MAX_SPLITS,
             "max_products": _MAX_PRODUCTS,
         },
         "names_acc": True,

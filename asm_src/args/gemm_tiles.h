@@ -13,7 +13,7 @@ typedef struct GemmTilesArgs {
   int32_t k;
   int32_t up_offset;    // rows of b from the gate's to their factors; 0 = not gated
   int32_t chunk;        // tiles that follow each other on an XCD: those it holds at a time
-  int32_t batches;      // products of the launch, or its groups
+  int32_t batches;      // products of the launch, or its groups; -parts, where it has parts along k
   uint64_t group_rows;  // int32, rows of a of each group, which follow each other; 0 = no groups
   uint64_t bias;        // [rows of b], of the type of a, or of out if a has 8 bits; 0 = none
   uint64_t out;         // [m, n] device address
@@ -36,4 +36,8 @@ typedef struct GemmTilesArgs {
   int64_t addend_batch;
   int64_t scale_a_batch;
   int64_t scale_b_batch;
+  uint64_t partials;    // float32 [tiles, parts, sums of a tile]; 0 = no parts, as the next two
+  uint64_t counters;    // uint64 [tiles], of gemm/arrival.h
+  uint64_t generation;  // greater in every launch than in those before
+  int64_t split_steps;  // of k, of each part but the last
 } GemmTilesArgs;

@@ -1,5 +1,6 @@
 // Which of a launch's products a workgroup works on: of batches, which are as large as each other,
-// or of groups of rows of A, of which only the device knows how many each has.
+// or of groups of rows of A, of which only the device knows how many each has; or which part of k
+// of the only one.
 #pragma once
 #include "gemm_tiles/place.h"
 #include "gemm_tiles/shape.h"
@@ -40,18 +41,27 @@ struct RowGroups {
 // A product of a launch, and its first row where groups follow each other.
 struct Product {
   int nth = 0, row = 0;
+  int tile = 0, part = 0;  // of a product in parts
 
   // Makes `args` those of it: what the loop needs, and what the end needs, which is asked for
   // early: behind the loop it would be waited for.
   template <class S>
   __device__ __forceinline__ void begin(GemmTilesArgs& args) const {
     if (args.batches == 1) return;
+    if (args.batches < 0) {
+      const int64_t first = int64_t(part) * args.split_steps * S::kStep;
+      args.a += first * (S::kAByK ? args.a_stride : 1) * S::Elements::kBytes;
+      args.b += first * (S::kBByK ? args.b_stride : 1) * S::Elements::kBytes;
+      const int left = args.k - int(first), most = int(args.split_steps) * S::kStep;
+      args.k = left < most ? left : most;
+      return;
+    }
     args.a += (nth * args.a_batch + row * int64_t(args.a_stride)) * S::Elements::kBytes;
     args.b += nth * args.b_batch * S::Elements::kBytes;
   }
   template <class S>
   __device__ __forceinline__ void end(GemmTilesArgs& args) const {
-    if (args.batches == 1) return;
+    if (args.batches <= 1) return;
     const int64_t out_bytes = args.out_type == 0 ? 4 : 2;
     args.out += (nth * args.out_batch + row * args.out_stride) * out_bytes;
     args.addend += (nth * args.addend_batch + row * args.addend_stride) * out_bytes;
@@ -74,10 +84,17 @@ __device__ __forceinline__ bool find_tile(GemmTilesArgs& args, TilePlace& place,
   uint32_t nth, tiles_m = TilePlace::tiles_m<S>(args.m);
   if (args.group_rows == 0) {
     const uint32_t tiles = tiles_m * tiles_n;
-    nth = nth_of_xcds(tiles * args.batches, args.chunk);
-    if (args.batches > 1) {
-      of.nth = nth / tiles;
-      nth -= of.nth * tiles;
+    const uint32_t each = args.batches < 0 ? -args.batches : args.batches;
+    nth = nth_of_xcds(tiles * each, args.chunk);
+    if (each > 1) {
+      const uint32_t product = nth / tiles;
+      nth -= product * tiles;
+      if (args.batches < 0) {
+        of.part = uniform(product);
+        of.tile = uniform(nth);
+      } else {
+        of.nth = product;
+      }
     }
   } else {
     uint32_t all = 0, rows = 0;

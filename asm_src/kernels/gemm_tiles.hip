@@ -1,6 +1,7 @@
 // out[m, n] = activation(x[m, n]), x[m, n] = alpha * sum_k A[m, k] * B[n, k] + bias[n], many rows
 // of A; or, gated, activation(x[m, n]) * x[m, up_offset + n]; and beta * addend[m, n], before the
-// activation or behind it. A launch has one product or several (gemm_tiles/products.h).
+// activation or behind it. A launch has one product, in parts along k or not, or several
+// (gemm_tiles/products.h, gemm_tiles/splits.h).
 //
 // One code object per member of the family: the build defines KERNEL (its name), TILES_M, TILES_N
 // (fragments of a wave), WAVES_M (along m), STAGES, WAVES (a SIMD), ELEMENT, LAST (its last
@@ -9,6 +10,7 @@
 // of all products; which one a workgroup makes is in gemm_tiles/place.h. Of groups x is what there
 // may be.
 #include "gemm_tiles/epilogue.h"
+#include "gemm_tiles/splits.h"
 
 namespace {
 
@@ -32,6 +34,9 @@ __device__ __forceinline__ void gemm_tile(GemmTilesArgs args) {
                    args.k);
   loop.run((args.k + S::kStep - 1) / S::kStep, [&] { product.end<S>(args); });
   end_of_sums();
+  if (args.batches < 0 &&
+      !TileSplits<S>{args, product.tile, product.part, wave, lane, (Local<int>*)lds}.reduce())
+    return;
   unroll<S::kGroups>([&]<int nth>() { TileEpilogue<S, nth>(args, place, base, wave, lane)(lane); });
 }
 

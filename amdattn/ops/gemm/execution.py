@@ -43,7 +43,7 @@ class GemmPlan(RunnablePlan[GemmProblem]):
     @property
     def splits(self) -> int:
         """Parts along k."""
-        return grids.splits_of(self.kernel, self.launches[0].grid)
+        return grids.splits_of(self.problem, self.kernel, self.launches[0].grid)
 
     def operands(self, variant: str) -> Specs:
         """A, b, and what else there is, in the order of `run`."""

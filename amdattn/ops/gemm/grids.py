@@ -50,12 +50,14 @@ def grid(
 ) -> tuple[int, int, int]:
     """Of a launch."""
     if has_windows(kernel):
-        return num_tiles(problem, kernel, columns), 1, 1
+        return num_tiles(problem, kernel, columns) * splits, 1, 1
     tiles_m, tiles_n = tiles(problem, kernel, columns)
     kernel.check_grid(PARTS)
     return XCDS * splits, tiles_m, -(-tiles_n // XCDS)
 
 
-def splits_of(kernel: KernelSpec, grid: tuple[int, int, int]) -> int:
+def splits_of(problem: GemmProblem, kernel: KernelSpec, grid: tuple[int, int, int]) -> int:
     """Parts along k of a launch with this grid."""
-    return 1 if has_windows(kernel) else grid[0] // XCDS
+    if has_windows(kernel):
+        return grid[0] // num_tiles(problem, kernel, most_columns(problem, kernel))
+    return grid[0] // XCDS

@@ -31,6 +31,7 @@ GEMM = "gemm_nt"  # of KernelSpec.op
 _NEIGHBOURS = 4  # results of a lane in a row: tiles are so many columns wide, or a multiple
 _FRAGMENT_BYTES = 1024
 COUNTER_BYTES = 8  # of a tile: who has arrived, and in which run
+_MOST_PARTS_OF_TILES = 512  # of kernels for many rows, of all tiles: more fill no chip better
 _MOST_SPLITS = 16  # that are tried: more have never paid in the model
 # Values of the argument out_type.
 OUT_TYPES = {"float32": 0, "bfloat16": 1, "float16": 2}
@@ -170,6 +171,8 @@ def unexplained(problem: GemmProblem, props: DeviceProps, best: Choice) -> Plan[
     workspace = _workspace(problem, num_tiles, splits, kernel)
     args = _arguments(problem, kernel, splits, columns, bool(workspace.regions))
     args["chunk"] = grids.chunk(kernel, props)
+    if splits > 1:
+        args["batches"] = -splits
     fields = kernel.kernarg.filled(args)
     writes = frozenset({"out", *(region.name for region in workspace.regions)})
     added = frozenset(one.name for one in workspace.regions if one.init == "zero_at_rest")
@@ -275,8 +278,14 @@ def split_steps(problem: GemmProblem, kernel: KernelSpec, splits: int) -> int:
 def _splits(problem: GemmProblem, kernel: KernelSpec) -> list[int]:
     """Numbers of parts to try, each without an empty part."""
     all_steps = steps(problem, kernel)
+    if problem.of_columns:  # several products
+        return [1]
     most = min(kernel.accepts["max_splits"], all_steps)
-    wanted = range(1, min(most, _MOST_SPLITS) + 1)
+    tried = _MOST_SPLITS
+    if grids.has_windows(kernel):
+        tiles = grids.num_tiles(problem, kernel, grids.most_columns(problem, kernel))
+        tried = max(1, min(tried, _MOST_PARTS_OF_TILES // tiles))
+    wanted = range(1, min(most, tried) + 1)
     if problem.split_k:
         wanted = range(min(problem.split_k, most), min(problem.split_k, most) + 1)
     of_parts = {-(-all_steps // splits) for splits in wanted}
@@ -288,8 +297,9 @@ def _workspace(
 ) -> WorkspaceLayout:
     if splits == 1:
         return WorkspaceLayout()
-    partials = tile_bytes(kernel) * num_tiles * (splits if problem.deterministic else 1)
-    sums: Init = "none" if problem.deterministic else "zero_at_rest"
+    in_order = problem.deterministic or grids.has_windows(kernel)
+    partials = tile_bytes(kernel) * num_tiles * (splits if in_order else 1)
+    sums: Init = "none" if in_order else "zero_at_rest"
     return WorkspaceLayout.of(
         (
             Region("counters", num_tiles * COUNTER_BYTES, "zero_at_rest"),
@@ -299,7 +309,9 @@ def _workspace(
 
 
 def tile_bytes(kernel: KernelSpec) -> int:
-    """Of the float32 sums of a tile: a lane of a wave has four of each fragment."""
+    """Of the float32 sums of a tile: a lane has four of each fragment, or 16 of those of 32 x 32."""
+    if grids.has_windows(kernel):
+        return int(kernel.tile["m"] * kernel.tile["n"] * 4)
     tile: int = kernel.params["mfma"]
     return kernel.tile["m"] * kernel.tile["n"] // tile**2 * _FRAGMENT_BYTES
 
@@ -405,6 +417,8 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
             least = 0 if name == "splits" else 1
             argument = "split_k" if name == "splits" else name
             found.append(Mismatch(argument, value, (Span(least, limit),)))
+    if problem.of_columns and problem.split_k > 1:
+        found.append(Mismatch("split_k", problem.split_k, (Span(0, 1),)))
     for name in ("batch", "groups"):
         limit = kernel.accepts["max_products"]
         if getattr(problem, name) > limit:

@@ -53,8 +53,12 @@ _LATE = 0.65  # of what the last round writes: what is still to be written when 
 _OUTSIDE_ALONE = {False: 0.43, True: 0.6}
 
 
+# Of parts along k: the counter, and by fragment of a wave what is written, and read of each part.
+_ARRIVE_CLK, _STORE_CLK, _ADD_CLK = 4000, 300, 500
+
+
 def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> Estimator:
-    """The estimate of a member; it has one way to make a product."""
+    """The estimate of a member, which has one width of tiles."""
     arch = props.architecture
     tile_m, tile_n, step = kernel.tile["m"], kernel.tile["n"], kernel.params["step"]
     cus = props.num_cus // props.num_xcds
@@ -63,41 +67,50 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     tiles_m, tiles_n = tiles(problem, kernel, most_columns(problem, kernel))
     if problem.groups:
         tiles_m = -(-problem.m // (products * tile_m))
-    of_xcd = -(-tiles_m * tiles_n * products // props.num_xcds)
-    of_cu, at_once = -(-of_xcd // cus), workgroups_per_cu(kernel, props)[0]
-    side_by_side = min(of_cu, at_once)
+    at_once = workgroups_per_cu(kernel, props)[0]
     is_direct = kernel.params["steps_in_flight"] > 1
-    clk = (_CLK_OF_BLOCKS if kernel.accepts["scales"] == [BLOCKS] else _CLK)[
-        is_direct, tile_m * tile_n // (4 * kernel.params["mfma"] ** 2)
-    ]
+    fragments = tile_m * tile_n // (4 * kernel.params["mfma"] ** 2)
+    clk = (_CLK_OF_BLOCKS if kernel.accepts["scales"] == [BLOCKS] else _CLK)[is_direct, fragments]
 
-    steps = -(-problem.k // step)
+    all_steps = -(-problem.k // step)
     # Steps are a cache line of each row, in which matrix instructions of 8 bits take as long.
     words = step * problem.element_bytes // WORD_BYTES
     matrix = 2 * tile_m * tile_n * words / arch.matrix_flops_per_clk
-    # Of a CU that has one more than it holds at once, that one is alone for half of its time.
-    beside = clk.step * of_cu
-    if of_cu == 1 < at_once:
-        beside = clk.alone
-    elif of_cu % at_once:
-        beside += (clk.alone - clk.step) / 2
-    loop = steps * (of_cu * matrix + beside)
-    # Of workgroups that follow each other what is outside of their loops counts each time; of
-    # those side by side once, and of later ones in part: the others' loops go on beside it.
     alone = _OUTSIDE_ALONE[is_direct] if at_once > 1 else 1
-    outside = (clk.begin + clk.end) * (1 + alone * (-(-of_cu // at_once) - 1))
     hbm_bytes_per_clk = props.hbm_bytes_per_ns / props.num_xcds / props.peak_clock_ghz
-    last = min(of_xcd - (of_cu - side_by_side) * cus, side_by_side * cus)
-    written = _LATE * last * tile_m * tile_n * WORD_BYTES / hbm_bytes_per_clk
-    # A product's tiles are of one XCD where an XCD has several products.
-    of_product = min(of_xcd, tiles_m * tiles_n)
-    rows = _rows_of_xcd(tiles_m, tiles_n, tile_m, tile_n, of_product, chunk(kernel, props)) * (
-        of_xcd / of_product
-    )
-    memory = rows * problem.k * problem.element_bytes / hbm_bytes_per_clk
-    total = max(loop, memory) + outside + written
-    estimate = Estimate(total, memory, loop, 0.0)
-    return Estimator(lambda splits, columns: total, lambda splits, columns: estimate)
+
+    def at_least(splits: int, columns: int) -> float:
+        return clk.begin + clk.end + (_ARRIVE_CLK if splits > 1 else 0)
+
+    def estimate(splits: int, columns: int) -> Estimate:
+        of_xcd = -(-tiles_m * tiles_n * products * splits // props.num_xcds)
+        of_cu = -(-of_xcd // cus)
+        side_by_side = min(of_cu, at_once)
+        steps = -(-all_steps // splits)
+        # Of a CU that has one more than it holds at once, that one is alone for half of its time.
+        beside = clk.step * of_cu
+        if of_cu == 1 < at_once:
+            beside = clk.alone
+        elif of_cu % at_once:
+            beside += (clk.alone - clk.step) / 2
+        loop = steps * (of_cu * matrix + beside)
+        # Of workgroups that follow each other what is outside of their loops counts each time; of
+        # those side by side once, and of later ones in part: the others' loops go on beside it.
+        outside = (clk.begin + clk.end) * (1 + alone * (-(-of_cu // at_once) - 1))
+        last = min(of_xcd - (of_cu - side_by_side) * cus, side_by_side * cus)
+        written = _LATE * last * tile_m * tile_n * WORD_BYTES / hbm_bytes_per_clk / splits
+        # A product's tiles are of one XCD where an XCD has several products, or parts of k.
+        of_product = min(of_xcd, tiles_m * tiles_n)
+        rows = _rows_of_xcd(tiles_m, tiles_n, tile_m, tile_n, of_product, chunk(kernel, props)) * (
+            of_xcd / of_product
+        )
+        memory = rows * problem.k * problem.element_bytes / hbm_bytes_per_clk / splits
+        split = 0.0
+        if splits > 1:
+            split = _ARRIVE_CLK + fragments * (_STORE_CLK + splits * _ADD_CLK)
+        return Estimate(max(loop, memory) + outside + written + split, memory, loop, split)
+
+    return Estimator(at_least, estimate)
 
 
 def _rows_of_xcd(
