@@ -70,11 +70,13 @@ struct MxScales {
     return uniform_descriptor(x.base + uint64_t(uint32_t(base)) * uint32_t(x.stride),
                               rows * uint32_t(x.stride) + left);
   }
-  // The lane with the first 16 bytes of 32 has the even ones of a pair of registers; behind the
-  // end of k none.
+  // Of a pair of registers those of the lane: every second one, or, of 6 bits, two of each four.
   __device__ __forceinline__ void select_all() {
-    for (uint32_t& one : selector) one = 0x06040200 + group * 0x01010101;
+    constexpr bool kPairs = S::Elements::kBits == 6;
+    for (uint32_t& one : selector)
+      one = kPairs ? 0x05040100 + group * 0x02020202 : 0x06040200 + group * 0x01010101;
   }
+  // None behind the end of k.
   __device__ __forceinline__ void end() {
     if constexpr (!kEndsWithin) return;
     ordered::settle_uniform(left);

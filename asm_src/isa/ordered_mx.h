@@ -25,6 +25,10 @@ __device__ __forceinline__ void v_mfma_scale_f32_32x32x64_f8f6f4_into_acc(Operan
 __device__ __forceinline__ void buffer_load_dwordx4_to(u32x4& d, uint32_t offset, u32x4 buffer) {
   asm volatile("buffer_load_dwordx4 %0, %1, %2, 0 offen" : "+v"(d) : "v"(offset), "s"(buffer));
 }
+template <int kOffset>
+__device__ __forceinline__ void ds_read_b128_to(u32x4& d, uint32_t address) {
+  asm volatile("ds_read_b128 %0, %1 offset:%2" : "+v"(d) : "v"(address), "n"(kOffset));
+}
 template <int kConstant>
 __device__ __forceinline__ void v_add_u32_in_place(uint32_t& a) {
   asm volatile("v_add_u32 %0, %1, %0" : "+v"(a) : "n"(kConstant));

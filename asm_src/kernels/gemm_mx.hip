@@ -8,11 +8,23 @@
 // WAVES (a SIMD), FORMAT, LAST (the last accumulation register), PARAMETERS and ARGUMENTS.
 #include "gemm_tiles/epilogue.h"
 #include "gemm_tiles/mx_loop.h"
+#include "gemm_tiles/mx_six_loop.h"
 
 namespace {
 
-using S = TileShape<TILES_M, TILES_N, WAVES_M, STAGES, MxElements<ordered::MxFormat::FORMAT>, false,
-                    false>;
+using Elements = MxElements<ordered::MxFormat::FORMAT>;
+template <bool kOf6Bits>
+struct Chosen {
+  using S = TileShape<TILES_M, TILES_N, WAVES_M, STAGES, Elements, false, false>;
+  using Loop = MxLoop<S>;
+};
+template <>
+struct Chosen<true> {
+  using S = SixBitShape<TILES_M, TILES_N, WAVES_M, Elements>;
+  using Loop = SixBitLoop<S>;
+};
+using S = Chosen<Elements::kBits == 6>::S;
+using Loop = Chosen<Elements::kBits == 6>::Loop;
 static_assert(LAST == 16 * S::kFragments - 1);
 
 __device__ __forceinline__ void gemm_mx(GemmTilesArgs args) {
@@ -24,19 +36,20 @@ __device__ __forceinline__ void gemm_mx(GemmTilesArgs args) {
   if (!find_tile<S>(args, place, product)) return;
   product.begin<S>(args);
   const uint32_t base = (uint32_t)(Local<u32x4>*)lds;
-  MxLoop<S> loop;
+  Loop loop;
   loop.begin(base, wave, lane);
-  const int bytes = args.k / 8 * S::Elements::kBits;
+  const int bytes = args.k / 8 * Elements::kBits;
+  const int steps = (bytes + S::kRowBytes - 1) / S::kRowBytes;
   loop.loads.begin({args.a, args.a_stride, args.m, place.m, 0},
                    {args.b, args.b_stride, args.n, place.n, args.up_offset}, base, wave, lane,
-                   bytes);
+                   Elements::kBits == 6 ? steps : bytes);
   loop.scales.begin({args.scale_a + product.nth * args.scale_a_batch +
                          product.row * int64_t(args.scale_a_step),
                      args.scale_a_step, args.m, place.m, 0},
                     {args.scale_b + product.nth * args.scale_b_batch, args.scale_b_step, args.n,
                      place.n, args.up_offset},
                     wave, lane, args.k / MxScales<S>::kBlock);
-  loop.run((bytes + S::kRowBytes - 1) / S::kRowBytes, [&] {
+  loop.run(steps, [&] {
     args.scale_a = args.scale_b = 0;  // sums are scaled already
     product.end<S>(args);
   });
