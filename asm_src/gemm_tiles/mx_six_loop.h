@@ -20,14 +20,16 @@ struct SixBitOrder {
     return is_late(f) ? late(f) : kPart + (f + 1) * S::kN;
   }
   static constexpr int read_first(int f) {
-    return is_late(f) ? kPart + late(f) : (f + 1) * S::kN;
+    const int early = (f + 1) * S::kN;
+    return is_late(f) ? kPart + late(f) : early > kThere ? early : kThere + 1;
   }
   static constexpr int copy_high(int f) { return f; }
   static constexpr int read_middle(int f) { return kPart / 2 + f; }
   static constexpr int copy_low(int f) { return kPart + 5 + f; }
   // The next step is in LDS; this one is not read any more.
-  static constexpr int kThere = S::kN - 1, kFree = kPart / 2 + 2;
-  static constexpr int load(int n) { return kFree + 1 + n; }
+  static constexpr int kThere = kPart / 2 - 1, kFree = kPart / 2 + 2;
+  static constexpr int kSpan = kPart + 4;
+  static constexpr int load(int n) { return kFree + 1 + n * kSpan / S::kLoads; }
   static constexpr int kAdvance[2] = {load(S::kLoads - 1) + 1, load(S::kLoads - 1) + 2};
   static constexpr int kTurnLast = S::kN + 1, kTurnOthers = copy_low(0) + 1;
   static_assert(kAdvance[1] < S::kSlots && copy_low(kOperands - 1) < S::kSlots);
@@ -176,7 +178,7 @@ struct SixBitLoop {
   template <int turn, int slot>
   __device__ __forceinline__ void scaling() {
     unroll<kOperands>([&]<int f>() {
-      if constexpr (turn == f / kOfTurn && slot == S::kN + 1 + f % kOfTurn) {
+      if constexpr (turn == f / kOfTurn && slot == Order::kThere + f % kOfTurn + 1) {
         scales.template load<f>();
         if constexpr (f == kOperands - 1) scales.advance();
       }
