@@ -65,6 +65,8 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     steps = -(-problem.k // step)
     # Steps are a cache line of each row, in which matrix instructions of 8 bits take as long.
     words = step * problem.element_bytes // WORD_BYTES
+    if problem.is_packed:  # which take half as long as of 8 bits
+        words = step // (2 * WORD_BYTES)
     matrix = 2 * tile_m * tile_n * words / arch.matrix_flops_per_clk
     # Of a CU that has one more than it holds at once, that one is alone for half of its time.
     beside = clk.step * of_cu
@@ -82,7 +84,7 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     # A product's tiles are of one XCD where an XCD has several products.
     of_product = min(of_xcd, tiles_m * tiles_n)
     rows = _rows_of_xcd(tiles_m, tiles_n, tile_m, tile_n, of_product) * of_xcd / of_product
-    memory = rows * problem.k * problem.element_bytes / hbm_bytes_per_clk
+    memory = rows * problem.k_of_array * problem.element_bytes / hbm_bytes_per_clk
     total = max(loop, memory) + outside + written
     estimate = Estimate(total, memory, loop, 0.0)
     return Estimator(lambda splits, columns: total, lambda splits, columns: estimate)
