@@ -22,6 +22,7 @@ struct MxLoop : TileLoop<S> {
     while (turns<0>(left)) {
     }
     ordered::s_waitcnt<0, 0>();
+    scales.settle();
     ordered::s_barrier();
   }
 

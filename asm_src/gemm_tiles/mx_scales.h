@@ -53,6 +53,10 @@ struct MxScales {
     ordered::v_perm_b32_to(scale[f][word], loaded[f][2 * word + 1], loaded[f][2 * word],
                            selector[word]);
   }
+  // All that was loaded has come.
+  __device__ __forceinline__ void settle() {
+    for (u32x4& one : loaded) ordered::settle(one);
+  }
 
  private:
   // A wave's rows of A or of B; those that do not exist are the last one.

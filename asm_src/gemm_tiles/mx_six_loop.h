@@ -34,7 +34,13 @@ struct SixBitOrder {
   static constexpr int kTurnLast = S::kN + 1, kTurnOthers = copy_low(0) + 1;
   static_assert(kAdvance[1] < S::kSlots && copy_low(kOperands - 1) < S::kSlots);
 
-  // Reads up to a slot, and in it; in the order of the loop.
+  // Nothing comes between a load and its address.
+  static constexpr bool is_empty(int slot) {
+    int count = reads(slot, slot + 1);
+    for (int f = 0; f < kOperands; ++f) count += copy_high(f) == slot || copy_low(f) == slot;
+    return count == 0;
+  }
+  // Reads from a slot on, up to another one.
   static constexpr int reads(int from, int to) {
     int count = 0;
     for (int f = 0; f < kOperands; ++f) {
@@ -78,6 +84,12 @@ struct SixBitLoop {
     while (turns<0>(left)) {
     }
     ordered::s_waitcnt<0, 0>();
+    scales.settle();
+    for (auto& one : operand) {
+      ordered::settle(one.first);
+      ordered::settle(one.middle);
+      ordered::settle(one.last);
+    }
     ordered::s_barrier();
   }
 
@@ -143,7 +155,10 @@ struct SixBitLoop {
       if constexpr (Order::read_middle(f) == slot) read<f, 1>();
     });
     unroll<S::kLoads>([&]<int n>() {
-      if constexpr (Order::load(n) == slot) loads.template load<n>();
+      if constexpr (Order::load(n) == slot) {
+        if constexpr (Order::is_empty(slot)) ordered::s_nop<1>();
+        loads.template load<n>();
+      }
     });
     unroll<2>([&]<int nth>() {
       if constexpr (slot == Order::kAdvance[nth]) loads.template advance<nth>();
