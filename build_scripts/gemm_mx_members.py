@@ -10,9 +10,9 @@ from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm.problem import MX
 from build_scripts.gemm_tiles_members import tile_member
 
-# As of gemm_tiles_members; of 6 bits there are three stages.
-_TILES = (("t256x256", 4, 4, 2, 2, 1), ("t256x128", 4, 2, 2, 3, 1))
-_STAGES_OF_6_BITS, _OF_6_BITS = 3, _TILES[:1]
+# As of gemm_tiles_members, by bits.
+_TILES = (("mx_t256x256", 4, 4, 2, 2, 1), ("mx_t256x128", 4, 2, 2, 3, 1))
+_OF_BITS = {8: _TILES, 6: (("mx_t256x256", 4, 4, 2, 3, 1),), 4: _TILES}
 _SHORT = ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")
 _STEPS = {8: 128, 6: 128, 4: 256}  # elements of k by bits
 _K_MULTIPLE = 128
@@ -25,10 +25,8 @@ def gemm_mx_members() -> Iterator[dict[str, Any]]:
             continue
         for short in _SHORT:
             dtype = as_dtype({"e4m3": arch.fp8, "e5m2": arch.bf8}.get(short, f"{short}fn"))
-            for name, *sizes, stages, of_cu in _OF_6_BITS if dtype.bits == 6 else _TILES:
-                stages = _STAGES_OF_6_BITS if dtype.bits == 6 else stages
-                of_tile = f"mx_{name}", *sizes, stages, of_cu
-                member = tile_member(arch, "e4m3", "nt", *of_tile, FORMAT=f"k{short.capitalize()}")
+            for tile in _OF_BITS[dtype.bits]:
+                member = tile_member(arch, "e4m3", "nt", *tile, FORMAT=f"k{short.capitalize()}")
                 yield {
                     **member,
                     "name": member["name"].replace("e4m3", short),

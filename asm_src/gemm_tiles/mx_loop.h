@@ -47,9 +47,8 @@ struct MxLoop : TileLoop<S> {
     constexpr int kPart = slot / S::kPartSlots, kSet = kPart % 2, f = slot % S::kFragments;
     constexpr int m = f / S::kN, n = f % S::kN, kNth = turn * Scales::kOfStep + kPart;
     constexpr int kWord = kNth / Scales::kOfWord, kByte = kNth % Scales::kOfWord;
-    S::Elements::template mma<16 * f, kByte>(this->b[kSet][n], this->a[kSet][m],
-                                             scales.scale[S::kM + n][kWord],
-                                             scales.scale[m][kWord]);
+    S::Elements::template mma<16 * f, kByte>(
+        this->b[kSet][n], this->a[kSet][m], scales.scale[S::kM + n][kWord], scales.scale[m][kWord]);
   }
   // Scales of the next turn are loaded in the middle of one, between loads of steps, and are there
   // behind the barrier of the next step. Half of them are taken in the last step, in which no

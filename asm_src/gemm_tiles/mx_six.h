@@ -1,9 +1,9 @@
 // Operands of 6 bits: sizes, and the way from memory to LDS and from there to registers.
 //
 // A step is 128 elements of k, 96 bytes of each row, 6 chunks of 16. Of 32 rows (a fragment) these
-// are three loads straight to LDS, 1 KiB each: chunks 0 to 3 of 16 rows, of the other 16, and chunks
-// 4 and 5 of all. Lane l reads three chunks of row l % 32, those from 3 (l / 32) on: 64 elements,
-// one half for each of two matrix instructions, the second chunk for both.
+// are three loads straight to LDS, 1 KiB each: chunks 0 to 3 of 16 rows, of the other 16, and
+// chunks 4 and 5 of all. Lane l reads three chunks of row l % 32, those from 3 (l / 32) on: 64
+// elements, one half for each of two matrix instructions, the second chunk for both.
 #pragma once
 #include "gemm_tiles/loads.h"
 #include "gemm_tiles/mx_element.h"
@@ -102,8 +102,7 @@ struct SixBitLoads {
       const int chunk = kNth == 2 ? 4 + (lane % 2 ^ in / 16) : lane % 4 ^ in / 4 % 4;
       const int nth = n / S::kLoadsOfFragment * x.each() + (in & (x.each() - 1));
       const int further = in < x.each() ? 0 : x.up_offset;
-      offset[n] =
-          uint32_t((nth < last ? nth : last) + further) * uint32_t(x.stride) + 16 * chunk;
+      offset[n] = uint32_t((nth < last ? nth : last) + further) * uint32_t(x.stride) + 16 * chunk;
     });
     return uniform_descriptor(x.base + uint64_t(uint32_t(base)) * uint32_t(x.stride),
                               left > 0 ? kAllBytes : 0);

@@ -16,9 +16,7 @@ struct SixBitOrder {
   static constexpr bool is_late(int f) { return f >= kLateA; }
   // Third chunks, of the next step in the second half, and of this one in the first; first chunks
   // likewise half a step earlier, all of the next one. Copies of the second chunk make room for it.
-  static constexpr int read_last(int f) {
-    return is_late(f) ? late(f) : kPart + (f + 1) * S::kN;
-  }
+  static constexpr int read_last(int f) { return is_late(f) ? late(f) : kPart + (f + 1) * S::kN; }
   static constexpr int read_first(int f) {
     const int early = (f + 1) * S::kN;
     return is_late(f) ? kPart + late(f) : early > kThere ? early : kThere + 1;
@@ -140,8 +138,8 @@ struct SixBitLoop {
       if constexpr (Order::copy_high(f) == slot) operand[f].template copy<1>();
       if constexpr (Order::copy_low(f) == slot) {
         if constexpr (f == 0) {
-          ordered::s_waitcnt<ordered::kAnyVm, Order::reads(Order::read_middle(kOperands - 1) + 1,
-                                                           slot)>();
+          ordered::s_waitcnt<ordered::kAnyVm,
+                             Order::reads(Order::read_middle(kOperands - 1) + 1, slot)>();
           unroll<kOperands>([&]<int each>() { ordered::settle(operand[each].middle); });
         }
         operand[f].template copy<0>();

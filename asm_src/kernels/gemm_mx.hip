@@ -43,12 +43,12 @@ __device__ __forceinline__ void gemm_mx(GemmTilesArgs args) {
   loop.loads.begin({args.a, args.a_stride, args.m, place.m, 0},
                    {args.b, args.b_stride, args.n, place.n, args.up_offset}, base, wave, lane,
                    Elements::kBits == 6 ? steps : bytes);
-  loop.scales.begin({args.scale_a + product.nth * args.scale_a_batch +
-                         product.row * int64_t(args.scale_a_step),
-                     args.scale_a_step, args.m, place.m, 0},
-                    {args.scale_b + product.nth * args.scale_b_batch, args.scale_b_step, args.n,
-                     place.n, args.up_offset},
-                    wave, lane, args.k / MxScales<S>::kBlock);
+  loop.scales.begin(
+      {args.scale_a + product.nth * args.scale_a_batch + product.row * int64_t(args.scale_a_step),
+       args.scale_a_step, args.m, place.m, 0},
+      {args.scale_b + product.nth * args.scale_b_batch, args.scale_b_step, args.n, place.n,
+       args.up_offset},
+      wave, lane, args.k / MxScales<S>::kBlock);
   loop.run(steps, [&] {
     args.scale_a = args.scale_b = 0;  // sums are scaled already
     product.end<S>(args);

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
 from amdattn.op.operation import Case, Expected, Operation
-from amdattn.ops.gemm import planning
+from amdattn.ops.gemm import mx, planning
 from amdattn.ops.gemm.command_options import OPTIONS
 from amdattn.ops.gemm.execution import GemmPlan
-from amdattn.ops.gemm import mx
 from amdattn.ops.gemm.gemm import planned
 from amdattn.ops.gemm.problem import ADDENDS, BLOCK, BLOCKS, FACTORS, MX, GemmProblem
 

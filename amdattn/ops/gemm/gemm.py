@@ -21,6 +21,7 @@ from amdattn.op.stand_ins import a_few_columns, a_few_rows
 from amdattn.ops.gemm import execution, planning, table as gemm_table
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.groups import AsGroupSizes
+from amdattn.ops.gemm.mx import as_packed
 from amdattn.ops.gemm.problem import (
     ALIGN_BYTES,
     BLOCKS,
@@ -30,7 +31,6 @@ from amdattn.ops.gemm.problem import (
     GemmProblem,
     by_k,
 )
-from amdattn.ops.gemm.mx import as_packed
 from amdattn.ops.gemm.scales import is_mx_scale, mx_scale_views, scale_views
 
 

@@ -55,9 +55,7 @@ def quantize_mx(x: Any, dtype: Any = "float8_e4m3fn") -> tuple[Any, Any]:
         raise ValueError(f"dtype={dtype!r} must be one of {', '.join(MX_DTYPES)}")
     view = as_view(x, "x", 0)
     if view.dtype.name not in ("bfloat16", "float16", "float32"):
-        raise ValueError(
-            f"x has dtype {view.dtype.name}; it must be bfloat16, float16 or float32"
-        )
+        raise ValueError(f"x has dtype {view.dtype.name}; it must be bfloat16, float16 or float32")
     if not view.shape or view.shape[-1] % MX_BLOCK:
         raise ValueError(
             f"x has shape {view.shape}; its last axis must be a multiple of {MX_BLOCK}"

@@ -222,6 +222,11 @@ class GemmProblem:
         return self.scale_a == MX
 
     @property
+    def matrix_rate(self) -> int:
+        """How many times the multiply-adds of 16-bit types matrix units make in a clk."""
+        return 4 if self.is_packed else 2 if self.is_8_bit else 1
+
+    @property
     def array_dtype(self) -> str:
         """Element type of the arrays a and b."""
         return "uint8" if self.is_packed else self.dtype

@@ -63,11 +63,9 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     ]
 
     steps = -(-problem.k // step)
-    # Steps are a cache line of each row, in which matrix instructions of 8 bits take as long.
-    words = step * problem.element_bytes // WORD_BYTES
-    if problem.is_packed:  # which take half as long as of 8 bits
-        words = step // (2 * WORD_BYTES)
-    matrix = 2 * tile_m * tile_n * words / arch.matrix_flops_per_clk
+    # Steps are a cache line of each row, but of 6 bits, in which matrix instructions of most types
+    # take as long as of 16 bits.
+    matrix = 2 * tile_m * tile_n * step / (arch.matrix_flops_per_clk * problem.matrix_rate)
     # Of a CU that has one more than it holds at once, that one is alone for half of its time.
     beside = clk.step * of_cu
     if of_cu == 1 < at_once:
