@@ -15,7 +15,7 @@ import amdattn
 from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm import planning
 from amdattn.ops.gemm.execution import GemmPlan
-from amdattn.ops.gemm.problem import BLOCK, BLOCKS, FACTORS, LAYOUTS, GemmProblem, by_k
+from amdattn.ops.gemm.problem import BLOCK, BLOCKS, FACTORS, LAYOUTS, MX, GemmProblem, by_k
 from tests.support.attention.family import Guarded
 from tests.support.shipped import shipped
 
@@ -23,7 +23,8 @@ Array = npt.NDArray[Any]
 _EVERY = {row.name: row for row in shipped(planning.GEMM)}
 KERNELS = [row for row in _EVERY.values() if as_dtype(row.dtype).itemsize > 1]
 OF_BLOCKS = [row for row in _EVERY.values() if row.accepts["scales"] == [BLOCKS]]
-OF_8_BITS = [row for row in _EVERY.values() if row not in (*KERNELS, *OF_BLOCKS)]
+_OF_MX = [row for row in _EVERY.values() if row.accepts["scales"] == [MX]]
+OF_8_BITS = [row for row in _EVERY.values() if row not in (*KERNELS, *OF_BLOCKS, *_OF_MX)]
 _NAMES_OF_BLOCKS = {row.name for row in OF_BLOCKS}
 # Of operands by rows; others are in test_gemm_tiles.py and test_gemm_layouts.py.
 _NT = [row for row in KERNELS if row.accepts["layout"] == "nt"]

@@ -294,7 +294,7 @@ def _product(
         out_dtype = "" if out_view is None else out_view.dtype.name
     b_dtype = inputs["b"].dtype.name if inputs["a"].dtype.itemsize == 1 and not of_bits else ""
     kinds: dict[str, str | None] = {"scale_a": None, "scale_b": None}
-    if scale_a is not None or scale_b is not None:
+    if is_mx or scale_a is not None or scale_b is not None:
         rows = (*of_rows, m), (*of_columns, b_rows)
         read_scales = mx_scale_views if is_mx else scale_views
         scales = read_scales(scale_a, scale_b, rows, k, handle)
@@ -376,6 +376,10 @@ def _mx_length(inputs: dict[str, View], of_bits: str, *lengths: int) -> tuple[in
                     f"elements, multiples of {math.lcm(8, bits) // 8} bytes"
                 )
         lengths = tuple(length * 8 // bits for length in lengths)
+    elif inputs["a"].dtype.name == "uint8":
+        raise ValueError(
+            f"a has dtype uint8; dtype=None must be what it holds packed: {', '.join(_PACKED)}"
+        )
     if not lengths[0]:
         raise ValueError("k=0 must be a multiple of 128, and not 0, with scales of 32 elements")
     return lengths
