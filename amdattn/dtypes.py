@@ -31,7 +31,7 @@ class DType:
         """The numpy dtype; what numpy itself does not have comes from ml_dtypes."""
         import numpy as np  # before ml_dtypes, whose own import of it loses a Ctrl-C
 
-        if self.name.startswith(("bfloat", "float8", "float6", "float4")):
+        if self.name.startswith(("bfloat", "float8_", "float6_", "float4_")):
             import ml_dtypes
 
             found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.name))
