@@ -1,6 +1,6 @@
 """The kernels for MX types: ends of k and of tiles, scales and numbers that are none, every end.
 
-Where the tests run on a device that has none of them, they run once more on one that has.
+Where the tests run on a device that has none of them, some run in a process on one that has.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import MX, MX_BLOCK, GemmProblem
 from tests.support.attention.family import Guarded
 from tests.support.gemm_family import ENDS_OF_A_TILE
+from tests.support.kernel_sweep import run_on
 from tests.support.paths import ROOT
 
 Array = npt.NDArray[Any]
@@ -42,9 +43,22 @@ NAMES = [
 _NO_NUMBER = 255  # of scales
 
 
-def test_on_a_device_that_has_them() -> None:
-    if ROWS:
-        pytest.skip("this is one")
+elsewhere = pytest.mark.skipif(bool(ROWS), reason="the device has them")
+
+
+@elsewhere
+def test_some_cases_on_a_device_that_has_them() -> None:
+    """Against float64, and checked under two schedules without a finding."""
+    found = run_on(
+        _EVERY[0].arch, "--every=1", "--cases=2", "--checked", "--names=*_mx_*", timeout=300
+    )
+    assert found["wrong"] == []
+    assert set(found["launched"]) == {row.name for row in _EVERY}
+
+
+@elsewhere
+@pytest.mark.slow
+def test_all_of_this_on_a_device_that_has_them() -> None:
     chip = of_arch(_EVERY[0].arch)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__],
