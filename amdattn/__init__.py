@@ -76,6 +76,7 @@ if TYPE_CHECKING:
         plan_gemm as plan_gemm,
         supports_gemm as supports_gemm,
     )
+    from amdattn.ops.gemm.mx import quantize_mx as quantize_mx
     from amdattn.ops.merge.merge_state import (
         MergePlan as MergePlan,
         merge_state as merge_state,
@@ -135,6 +136,7 @@ _HOME = {
     "QuantizePlan": "ops.quantize.quantize_fp8",
     "plan_quantize_fp8": "ops.quantize.quantize_fp8",
     "quantize_fp8": "ops.quantize.quantize_fp8",
+    "quantize_mx": "ops.gemm.mx",
     "DeviceArray": "arrays.buffers",
     "asarray": "arrays.interchange",
     "empty": "arrays.buffers",

@@ -22,11 +22,16 @@ class DType:
     itemsize: int
     dlpack: tuple[int, int]
 
+    @property
+    def bits(self) -> int:
+        """Of an element."""
+        return self.dlpack[1]
+
     def numpy(self) -> np.dtype[Any]:
         """The numpy dtype; what numpy itself does not have comes from ml_dtypes."""
         import numpy as np  # before ml_dtypes, whose own import of it loses a Ctrl-C
 
-        if self.name.startswith(("bfloat", "float8")):
+        if self.name.startswith(("bfloat", "float8_", "float6_", "float4_")):
             import ml_dtypes
 
             found: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.name))
@@ -56,7 +61,13 @@ _ALL = (
     DType("uint32", "u32", 4, (1, 32)),
     DType("uint64", "u64", 8, (1, 64)),
 )
-_BY_NAME = {name: dtype for dtype in _ALL for name in (dtype.name, dtype.short)}
+# Of less than a byte: products take them packed, as uint8. An element of ml_dtypes has a byte.
+PACKED = (
+    DType("float6_e2m3fn", "e2m3fn", 1, (15, 6)),
+    DType("float6_e3m2fn", "e3m2fn", 1, (16, 6)),
+    DType("float4_e2m1fn", "e2m1fn", 1, (17, 4)),
+)
+_BY_NAME = {name: dtype for dtype in (*_ALL, *PACKED) for name in (dtype.name, dtype.short)}
 _BY_DLPACK = {dtype.dlpack: dtype for dtype in _ALL}
 
 

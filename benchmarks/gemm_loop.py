@@ -1,7 +1,7 @@
 """Prints what a step of k takes in the loop of kernels for products with many rows, modelled.
 
     AMDATTN_DEVICE=virtual:gfx942 python -m benchmarks.gemm_loop [--dtype e4m3]
-        [--scales tensor|row|block] [--reading NAME]
+        [--scales tensor|row|block|mx] [--reading NAME]
 
 One workgroup alone on an empty chip: the difference of its life with 2048 and with 4096 elements of
 k, over the steps between. The limit is what the matrix instructions of a step take at the rate of
@@ -24,7 +24,7 @@ from amdattn.device import manifest, runtime
 from amdattn.ops.gemm import grids, planning
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import SCALES, GemmProblem
-from benchmarks.gemm_many_rows import dtype_of
+from benchmarks.gemm_many_rows import DTYPES, dtype_of
 
 LENGTHS = (2048, 4096)
 
@@ -43,8 +43,9 @@ def lifetime(
     found = planning.choices(problem, props, [kernel])
     plan = GemmPlan.of(planning.build(problem, props, found.items[0], found))
     # What they hold does not matter for the time.
+    of_scales = "uint8" if problem.is_mx else "float32"
     arrays = {
-        name: amdattn.empty(shape, "float32" if name.startswith("scale") else problem.dtype)
+        name: amdattn.empty(shape, of_scales if name.startswith("scale") else problem.array_dtype)
         for name, shape in problem.input_shapes.items()
     }
     with virtual.profile(reading=reading) as profile:
@@ -57,7 +58,7 @@ def lifetime(
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--dtype", default="bfloat16", help="or float16, e4m3, e5m2")
+    parser.add_argument("--dtype", default="bfloat16", help=DTYPES)
     parser.add_argument("--scales", choices=SCALES, help="of 8-bit operands")
     parser.add_argument("--reading", help="see docs/generated/readings.md")
     options = parser.parse_args()
@@ -72,7 +73,7 @@ def main() -> None:
         problems = [GemmProblem(m, n, k, dtype, **scales) for k in LENGTHS]
         least, most = (lifetime(kernel, one, props, options.reading) for one in problems)
         clk = (most - least) * step / (LENGTHS[1] - LENGTHS[0])
-        rate = props.architecture.matrix_flops_per_clk * (1 + problems[0].is_8_bit)
+        rate = props.architecture.matrix_flops_per_clk * problems[0].matrix_rate
         limit = 2 * m * n * step / rate
         outside = most - clk * LENGTHS[1] / step
         table.add_row(

@@ -1,7 +1,7 @@
 """Prints products with many rows: modelled clk of whole launches, beside peers where they are.
 
     python -m benchmarks.gemm_many_rows [--shapes M,N,K ...] [--every-kernel] [--reading NAME]
-                                        [--dtype e4m3 [--scales tensor|row|block]]
+                                        [--dtype e4m3 [--scales tensor|row|block|mx]]
                                         [--aiter CHECKOUT] [--triton] [--json FILE]
 
 The kernel that the plan takes (or every one for many rows) at the clock that the chip sustains;
@@ -38,6 +38,7 @@ SHAPES = (
     *((512, 6144, 4096), (2048, 6144, 4096), (2048, 4096, 4096), (2048, 28672, 4096)),
     *((2048, 4096, 14336), (4096, 10240, 8192), (4096, 8192, 8192), (4096, 8192, 28672)),
 )
+DTYPES = "or float16, e4m3, e5m2; with --scales mx e2m3fn, e3m2fn, e2m1fn"
 MOST_TILES = 2**18  # of a peer's counters
 
 
@@ -77,12 +78,13 @@ def rows(
     problem = GemmProblem(m, n, k, dtype_of(options.dtype, props), **scales)
     functions = Functions()
     # What they hold does not matter for the time.
-    a, b = (amdattn.empty(size, problem.dtype) for size in ((m, k), (n, k)))
+    a, b = (amdattn.empty(problem.input_shapes[x], problem.array_dtype) for x in "ab")
     out = amdattn.empty((m, n), problem.out_dtype)
-    factors = {name: amdattn.empty(problem.input_shapes[name], "float32") for name in scales}
+    of_scales = "uint8" if problem.is_mx else "float32"
+    factors = {name: amdattn.empty(problem.input_shapes[name], of_scales) for name in scales}
     zeros = amdattn.empty((MOST_TILES,), "int32")
     at = Operands(a.address, b.address, out.address, 0, zeros.address, 0)
-    limit = props.num_cus * props.architecture.matrix_flops_per_clk * (1 + problem.is_8_bit)
+    limit = props.num_cus * props.architecture.matrix_flops_per_clk * problem.matrix_rate
 
     def row(whose: str, clk: int, estimate: float = 0.0) -> Row:
         return Row(m, n, k, whose, clk, problem.flops / limit / clk, estimate)
@@ -114,7 +116,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--shapes", nargs="*", type=_shape, default=SHAPES)
-    parser.add_argument("--dtype", default="bfloat16", help="or float16, e4m3, e5m2")
+    parser.add_argument("--dtype", default="bfloat16", help=DTYPES)
     parser.add_argument("--scales", choices=SCALES, help="of 8-bit operands")
     parser.add_argument("--every-kernel", action="store_true")
     parser.add_argument("--reading", help="see docs/generated/readings.md")

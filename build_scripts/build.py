@@ -22,6 +22,7 @@ from build_scripts.cascade_members import cascade_members
 from build_scripts.decode_members import decode_members
 from build_scripts.gemm_blocks_members import gemm_blocks_members
 from build_scripts.gemm_members import gemm_members
+from build_scripts.gemm_mx_members import gemm_mx_members
 from build_scripts.gemm_tiles_members import gemm_tiles_members
 from build_scripts.index_members import index_members
 from build_scripts.limits import workgroups
@@ -86,6 +87,7 @@ def _table() -> Iterator[KernelBuild]:
         *gemm_members(),
         *gemm_tiles_members(),
         *gemm_blocks_members(),
+        *gemm_mx_members(),
         *norm_members(),
         *norm_backward_members(),
         *merge_members(),

@@ -19,6 +19,7 @@ from amdattn.ops.gemm.problem import (
     ALIGN_BYTES,
     BLOCKS,
     FACTORS,
+    MX,
     WORD_BYTES,
     GemmProblem,
 )
@@ -41,9 +42,13 @@ def _axes(problem: GemmProblem, variant: str) -> dict[str, Axes]:
     out = (*batch, m, ("columns",) if problem.has_factors else ("n",))
     of_scales: dict[str, Axes] = {"scale_a": (*batch, m), "scale_b": (*of_b, rows)}
     of_scales |= {name: ((),) for name in of_scales if getattr(problem, name) == "tensor"}
+    k: tuple[str, ...] = ("k",)
+    if problem.is_mx:  # rows of operands and of scales have parts of k: bytes, and 32 elements
+        k = ()
+        of_scales = {name: (*axes, ()) for name, axes in of_scales.items()}
     return {
-        "a": (*batch, *((("k",), m) if a_by_k else (m, ("k",)))),
-        "b": (*of_b, *((("k",), rows) if b_by_k else (rows, ("k",)))),
+        "a": (*batch, *((k, m) if a_by_k else (m, k))),
+        "b": (*of_b, *((k, rows) if b_by_k else (rows, k))),
         "bias": (*of_b, rows),
         **of_scales,
         **dict.fromkeys((*ADDENDS, "out"), out),
@@ -71,7 +76,7 @@ def _reference(problem: GemmProblem, variant: str, inputs: Arrays) -> dict[str, 
         for name, is_by_k in zip("ab", problem.by_k, strict=True)
     )
     for name, scale in (("scale_a", problem.scale_a), ("scale_b", problem.scale_b)):
-        if scale == BLOCKS:
+        if scale in (BLOCKS, MX):
             raise UnsupportedProblem(f"{name}={scale!r}: XLA's form of it is not built")
     a = a * given["scale_a"][..., None] if problem.scale_a else a
     b = b * given["scale_b"][..., None] if problem.scale_b else b

@@ -7,12 +7,13 @@ inline constexpr int kXcds = 8;
 // Workgroups go round robin over the XCDs. What an XCD works on at a time is a run of `chunk` tiles
 // of the order, so that its L2 serves what they share, and the XCDs' runs follow each other, so
 // that the cache of all of them serves what those share. What fills no further round of runs is cut
-// into equal ones.
+// into equal ones; where a launch has no runs all of it.
+template <bool kRuns>
 __device__ __forceinline__ uint32_t nth_of_xcds(uint32_t tiles, uint32_t chunk) {
   const uint32_t id = __builtin_amdgcn_workgroup_id_x();
   const uint32_t xcd = id % kXcds;
   uint32_t of_xcd = id / kXcds, before = 0;
-  if (tiles >= kXcds * chunk) {  // no divisions for a single round
+  if (kRuns && tiles >= kXcds * chunk) {  // no divisions for a single round
     const uint32_t round = of_xcd / chunk, whole = tiles / (kXcds * chunk);
     if (round < whole) return (round * kXcds + xcd) * chunk + of_xcd - round * chunk;
     before = whole * kXcds * chunk;

@@ -45,15 +45,15 @@ struct Product {
 
   // Makes `args` those of it: what the loop needs, and what the end needs, which is asked for
   // early: behind the loop it would be waited for.
-  template <class S>
+  template <class S, bool kParts = false>
   __device__ __forceinline__ void begin(GemmTilesArgs& args) const {
     if (args.batches == 1) return;
-    if (args.batches < 0) {
+    if (kParts && args.batches < 0) {
       const int64_t first = int64_t(part) * args.split_steps * S::kStep;
       args.a += first * (S::kAByK ? args.a_stride : 1) * S::Elements::kBytes;
       args.b += first * (S::kBByK ? args.b_stride : 1) * S::Elements::kBytes;
       const int left = args.k - int(first), most = int(args.split_steps) * S::kStep;
-      args.k = left < most ? left : most;
+      args.k = uniform(left < most ? left : most);
       return;
     }
     args.a += (nth * args.a_batch + row * int64_t(args.a_stride)) * S::Elements::kBytes;
@@ -61,7 +61,7 @@ struct Product {
   }
   template <class S>
   __device__ __forceinline__ void end(GemmTilesArgs& args) const {
-    if (args.batches <= 1) return;
+    if (args.batches <= 1) return;  // less than 0: parts
     const int64_t out_bytes = args.out_type == 0 ? 4 : 2;
     args.out += (nth * args.out_batch + row * args.out_stride) * out_bytes;
     args.addend += (nth * args.addend_batch + row * args.addend_stride) * out_bytes;
@@ -77,19 +77,20 @@ struct Product {
 
 // Finds the tile and its product, whose rows `args.m` is then; false: there is none for the
 // workgroup.
-template <class S>
+template <class S, bool kRuns = true, bool kParts = false>
 __device__ __forceinline__ bool find_tile(GemmTilesArgs& args, TilePlace& place, Product& of) {
   const bool gated = args.up_offset != 0;
   const uint32_t tiles_n = TilePlace::tiles_n<S>(args.n, gated);
   uint32_t nth, tiles_m = TilePlace::tiles_m<S>(args.m);
   if (args.group_rows == 0) {
     const uint32_t tiles = tiles_m * tiles_n;
-    const uint32_t each = args.batches < 0 ? -args.batches : args.batches;
-    nth = nth_of_xcds(tiles * each, args.chunk);
+    const bool in_parts = kParts && args.batches < 0;
+    const uint32_t each = in_parts ? -args.batches : args.batches;
+    nth = nth_of_xcds<kRuns>(tiles * each, args.chunk);
     if (each > 1) {
       const uint32_t product = nth / tiles;
       nth -= product * tiles;
-      if (args.batches < 0) {
+      if (in_parts) {
         of.part = uniform(product);
         of.tile = uniform(nth);
       } else {
@@ -104,7 +105,7 @@ __device__ __forceinline__ bool find_tile(GemmTilesArgs& args, TilePlace& place,
       rows = groups.all_rows();
     }
     if (__builtin_amdgcn_workgroup_id_x() >= all * tiles_n) return false;
-    nth = nth_of_xcds(all * tiles_n, args.chunk);
+    nth = nth_of_xcds<kRuns>(all * tiles_n, args.chunk);
     uint32_t before = 0;
     rows = 0;
     for (;; of.nth += kWaveLanes) {

@@ -24,8 +24,8 @@ __device__ __forceinline__ void gemm_tile(GemmTilesArgs args) {
   const int wave = Lane::wave(), lane = Lane::in_wave();
   TilePlace place;
   Product product;
-  if (!find_tile<S>(args, place, product)) return;
-  product.begin<S>(args);
+  if (!find_tile<S, true, true>(args, place, product)) return;
+  product.begin<S, true>(args);
   const uint32_t base = (uint32_t)(Local<u32x4>*)lds;
   TileLoop<S> loop;
   loop.begin(base, wave, lane);

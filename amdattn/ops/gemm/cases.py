@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
 from amdattn.op.operation import Case, Expected, Operation
-from amdattn.ops.gemm import planning
+from amdattn.ops.gemm import mx, planning
 from amdattn.ops.gemm.command_options import OPTIONS
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.gemm import planned
-from amdattn.ops.gemm.problem import ADDENDS, BLOCK, BLOCKS, FACTORS, GemmProblem
+from amdattn.ops.gemm.problem import ADDENDS, BLOCK, BLOCKS, FACTORS, MX, GemmProblem
 
 _EPSILON = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24}
 _FLOAT32 = 2.0**-24
@@ -34,13 +34,26 @@ class GemmCase(Case[GemmProblem]):
         problem, rng = self.problem, np.random.default_rng(seed)
         types = {"a": problem.dtype, "b": problem.b_dtype, "bias": problem.bias_dtype}
         types |= dict.fromkeys(ADDENDS, problem.out_dtype)
+        shapes = problem.input_shapes
+        if problem.is_packed:
+            shapes |= {name: (*shapes[name][:-1], problem.k) for name in "ab"}
         found: dict[str, NDArray[Any]] = {
             name: values(rng, shape, problem).astype(as_dtype(types.get(name, "float32")).numpy())
-            for name, shape in problem.input_shapes.items()
+            for name, shape in shapes.items()
         }
+        if problem.is_mx:
+            scales = {name: shapes[name] for name in ("scale_a", "scale_b")}
+            found |= {name: mx_scales(rng, shape) for name, shape in scales.items()}
+        if problem.is_packed:
+            found |= {name: mx.packed(found[name]) for name in "ab"}
         if problem.groups:
             found["group_sizes"] = group_sizes(rng, problem)
         return found
+
+
+def mx_scales(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """Of powers of 2 from 1/16 to 16."""
+    return rng.integers(123, 132, shape, np.uint8)
 
 
 def group_sizes(rng: np.random.Generator, problem: GemmProblem) -> NDArray[np.int32]:
@@ -88,9 +101,13 @@ def products(
 
 def _expected(problem: GemmProblem, inputs: Mapping[str, NDArray[Any]]) -> Expected:
     """Of one; wrong by its rounding, and by that of float32 sums in any order."""
-    a, b = (
-        _multiplied(inputs, name, is_by_k) for name, is_by_k in zip("ab", problem.by_k, strict=True)
-    )
+    if problem.is_mx:
+        a, b = (mx.values(inputs[x], inputs[f"scale_{x}"], problem.dtype) for x in "ab")
+    else:
+        a, b = (
+            _multiplied(inputs, name, is_by_k)
+            for name, is_by_k in zip("ab", problem.by_k, strict=True)
+        )
     if problem.has_blocks:
         products, sizes = _of_blocks(a, b, inputs["scale_a"], inputs["scale_b"])
     else:
@@ -202,13 +219,19 @@ _OF_8_BITS: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
     (66, 33, 1104, {"alpha": -0.5, "scale_a": "tensor", "out_dtype": "float16", "bias": True}),
     (18, 21, 336, {"activation": "silu_and_mul", "scale_b": "row", "bias": True}),
 )
-_BLOCKS = {"scale_a": BLOCKS, "scale_b": BLOCKS}
 _OF_BLOCKS: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
     (1, 1, 16, {}),
     (19, 70, 208, {"bias": True, "out_dtype": "float32"}),
     (66, 133, 1104, {"alpha": -0.5, "out_dtype": "float16", "bias": True}),
     (258, 130, 656, {"activation": "silu"}),
     (18, 96, 400, {"activation": "silu_and_mul", "bias": True}),
+)
+_OF_MX: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
+    (1, 1, 128, {}),
+    (19, 70, 256, {"bias": True, "out_dtype": "float32"}),
+    (66, 133, 1152, {"alpha": -0.5, "out_dtype": "float16", "bias": True}),
+    (258, 130, 640, {"activation": "silu"}),
+    (18, 90, 384, {"activation": "silu_and_mul", "bias": True}),
 )
 _ACTIVATIONS = tuple(
     (7, 33, 264, {"activation": name + suffix})
@@ -235,16 +258,19 @@ def cases(row: KernelSpec | None) -> Iterator[GemmCase]:
     layout, multiples = row.accepts["layout"], [row.accepts[f"{axis}_multiple"] for axis in "mn"]
     several = _SEVERAL if row.accepts["max_products"] else ()
     found = (*(_OF_8_BITS if of_8_bits else (*_CASES, *odd)), *_ADDED, *several)
-    if row.accepts["scales"] == [BLOCKS]:
-        of_kernel = (*_OF_BLOCKS, *_ADDED, *several)
-        found = tuple((m, n, k, {**_BLOCKS, **options}) for m, n, k, options in of_kernel)
+    of_parts_of_k = {BLOCKS: _OF_BLOCKS, MX: _OF_MX}
+    if (kind := row.accepts["scales"][0]) in of_parts_of_k:
+        of_kernel = (*of_parts_of_k[kind], *_ADDED, *several)
+        both = {"scale_a": kind, "scale_b": kind}
+        found = tuple((m, n, k, {**both, **options}) for m, n, k, options in of_kernel)
     for *rows, k, options in found:
         m, n = (x + -x % multiple for x, multiple in zip(rows, multiples, strict=True))
         if options.get("groups") and layout == "tn":
             continue
         multiple = row.accepts["k_multiple"]
         k_of_row = k + -k % multiple if multiple > 1 else k
-        problem = GemmProblem(m, n, k_of_row, row.dtype, b_dtype=b_dtype, layout=layout, **options)
+        types = {"b_dtype": b_dtype, "layout": layout}
+        problem = GemmProblem(m, n, k_of_row, row.dtype, **types, **options)
         if not planning.mismatches(row, problem):
             yield GemmCase(problem, kernel=row.name)
 

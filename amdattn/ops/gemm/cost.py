@@ -78,7 +78,7 @@ def floor(problem: GemmProblem, props: DeviceProps) -> tuple[float, str]:
     launch is not counted, as in the estimate.
     """
     arch = props.architecture
-    of_clk = arch.matrix_flops_per_clk * WORD_BYTES // problem.element_bytes
+    of_clk = arch.matrix_flops_per_clk * problem.matrix_rate
     flops_per_us = 1000 * props.num_cus * of_clk * props.peak_clock_ghz
     return max(
         (problem.nbytes / props.hbm_bytes_per_ns / 1000, "bytes through HBM"),

@@ -11,15 +11,15 @@ from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import FLOAT32, as_dtype
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.plan import Operand
-from amdattn.op.spec import OperandSpec, Specs
+from amdattn.op.spec import HostCheck, OperandSpec, Specs
 from amdattn.ops.gemm import grids, planning
 from amdattn.ops.gemm.groups import AsGroupSizes
 from amdattn.ops.gemm.problem import ADDENDS, MAX_REACH, WORD_BYTES, GemmProblem
-from amdattn.ops.gemm.scales import AsScales, scales_misfit
+from amdattn.ops.gemm.scales import AsMxScales, AsScales, mx_scales_misfit, scales_misfit
 from amdattn.ops.gemm.table import Tuned
 
 _LAYOUT = "m, n, k of the plan"
-_INT32 = as_dtype("int32")
+_INT32, _UINT8 = as_dtype("int32"), as_dtype("uint8")
 
 
 class GemmPlan(RunnablePlan[GemmProblem]):
@@ -51,7 +51,10 @@ class GemmPlan(RunnablePlan[GemmProblem]):
         shapes, batch = p.input_shapes, ("batch",)
         rows = (*batch[: len(p.of_rows)], "row")
         rows_of_b = (*batch[: len(p.of_columns)], "row")
-        element, element_of_b = as_dtype(p.dtype), as_dtype(p.b_dtype)
+        element, element_of_b = as_dtype(p.array_dtype), as_dtype(p.array_dtype)
+        if not p.is_packed:
+            element_of_b = as_dtype(p.b_dtype)
+        of_scales = _UINT8 if p.is_mx else FLOAT32
         out_element = as_dtype(p.out_dtype)
         sizes = AsGroupSizes(p.groups, p.m)
         specs = (
@@ -70,10 +73,10 @@ class GemmPlan(RunnablePlan[GemmProblem]):
             ),
             *(
                 OperandSpec(
-                    *(name, "in", shapes.get(name, ()), FLOAT32, axes * p.has_blocks),
+                    *(name, "in", shapes.get(name, ()), of_scales, axes * p.scales_have_rows),
                     present=name in shapes,
                     condition=name,
-                    host_check=None if p.has_blocks else AsScales(count),
+                    host_check=_read_scales(p, count),
                     layout=_LAYOUT,
                 )
                 for name, count, axes in (
@@ -119,6 +122,9 @@ class GemmPlan(RunnablePlan[GemmProblem]):
         """What in the address or row stride of a and b the kernel cannot take."""
         if spec.name.startswith("scale") and self.problem.has_blocks:
             return scales_misfit(operand)
+        if spec.name.startswith("scale") and self.problem.is_mx:
+            factors = self.problem.n if spec.name == "scale_b" and self.problem.has_factors else 0
+            return mx_scales_misfit(operand, factors)
         if spec.name not in ("a", "b"):
             return ""
         wrong = misalignment(operand, self.kernel) or self._overlap(spec, operand)
@@ -182,6 +188,12 @@ class GemmPlan(RunnablePlan[GemmProblem]):
         )
         (result,) = self.execute(a, views, (out,), "", handle, workspace)
         return result
+
+
+def _read_scales(problem: GemmProblem, rows: tuple[int, ...]) -> HostCheck | None:
+    if problem.is_mx:
+        return AsMxScales()
+    return None if problem.has_blocks else AsScales(rows)
 
 
 def planned(problem: GemmProblem, props: DeviceProps, tuned: Tuned | None) -> GemmPlan:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from typing import Any
 
 from amdattn import scalars
@@ -11,7 +12,7 @@ from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View, empty, host_empty
 from amdattn.arrays.interchange import as_view, like
 from amdattn.device import manifest, runtime
-from amdattn.dtypes import as_dtype
+from amdattn.dtypes import PACKED, as_dtype
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
 from amdattn.op.mismatch import Support
 from amdattn.op.operands import check_placement, check_shape
@@ -20,6 +21,7 @@ from amdattn.op.stand_ins import a_few_columns, a_few_rows
 from amdattn.ops.gemm import execution, planning, table as gemm_table
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.groups import AsGroupSizes
+from amdattn.ops.gemm.mx import as_packed
 from amdattn.ops.gemm.problem import (
     ALIGN_BYTES,
     BLOCKS,
@@ -29,7 +31,7 @@ from amdattn.ops.gemm.problem import (
     GemmProblem,
     by_k,
 )
-from amdattn.ops.gemm.scales import scale_views
+from amdattn.ops.gemm.scales import is_mx_scale, mx_scale_views, scale_views
 
 
 def gemm_nt(
@@ -48,6 +50,7 @@ def gemm_nt(
     c: Any = None,
     beta: float = 1.0,
     residual: Any = None,
+    dtype: Any = None,
     workspace: Any = None,
     stream: Any = None,
 ) -> Any:
@@ -90,12 +93,21 @@ def gemm_nt(
         128 elements of k, too, the last one shorter: scale_a (m, ceil(k / 128)) of each row, and
         scale_b (ceil(rows of b / 128), ceil(k / 128)) of each 128 rows. Then sums of a block are
         multiplied by scale_a * scale_b, which is rounded to float32, and added.
+
+        Or, on gfx950, uint8 (or float8_e8m0fnu) of both, (m, k / 32) and (rows of b, k / 32): OCP
+        MX formats. a and b are of one type, float8_e4m3fn, float8_e5m2 or `dtype`, k is a multiple
+        of 128, and on the device rows of scales are multiples of 4 bytes apart. `quantize_mx` makes
+        such operands.
     c : array, like out, optional
         Not where half of b are factors.
     beta : float
         Factor of c; 0: c is not read.
     residual : array, like out, optional
         There is one of the two, or none.
+    dtype : optional
+        float4_e2m1fn, float6_e2m3fn or float6_e3m2fn: what a and b hold packed, as uint8 of k / 2
+        or k * 3 / 4 bytes of a row, the first element in the lowest bits. On the host arrays of
+        ml_dtypes' elements are taken, too, which are packed then.
     workspace : device array, optional
         See `GemmPlan.run`.
     stream : hipStream_t, optional
@@ -117,7 +129,7 @@ def gemm_nt(
     """
     return _product(
         *("nt", a, b, out, bias, alpha, activation, out_dtype, split_k, deterministic),
-        *(scale_a, scale_b, c, beta, residual, None, workspace, stream),
+        *(scale_a, scale_b, c, beta, residual, None, dtype, workspace, stream),
     )
 
 
@@ -138,6 +150,7 @@ def gemm(
     c: Any = None,
     beta: float = 1.0,
     residual: Any = None,
+    dtype: Any = None,
     workspace: Any = None,
     stream: Any = None,
 ) -> Any:
@@ -170,7 +183,7 @@ def gemm(
         raise ValueError(f"layout={layout!r} must be one of {', '.join(map(repr, LAYOUTS))}")
     return _product(
         *(layout, a, b, out, bias, alpha, activation, out_dtype, split_k, deterministic),
-        *(scale_a, scale_b, c, beta, residual, None, workspace, stream),
+        *(scale_a, scale_b, c, beta, residual, None, dtype, workspace, stream),
     )
 
 
@@ -188,6 +201,7 @@ def grouped_gemm(
     scale_a: Any = None,
     scale_b: Any = None,
     residual: Any = None,
+    dtype: Any = None,
     stream: Any = None,
 ) -> Any:
     """`gemm` of groups of rows, each with a matrix of its own, in one launch: a layer of experts.
@@ -216,7 +230,7 @@ def grouped_gemm(
         raise TypeError("group_sizes is None; it must be an array of the rows of each group")
     return _product(
         *(layout, a, b, out, bias, alpha, activation, out_dtype, 0, True),
-        *(scale_a, scale_b, None, 1.0, residual, group_sizes, None, stream),
+        *(scale_a, scale_b, None, 1.0, residual, group_sizes, dtype, None, stream),
     )
 
 
@@ -237,6 +251,7 @@ def _product(
     beta: float,
     residual: Any,
     group_sizes: Any,
+    dtype: Any,
     workspace: Any,
     stream: Any,
 ) -> Any:
@@ -246,6 +261,7 @@ def _product(
         activation = None if activation is None else scalars.word("activation", activation)
         deterministic = scalars.boolean("deterministic", deterministic)
     handle = runtime.stream_handle(stream)
+    of_bits, a, b = _packed_operands(a, b, dtype)
     inputs = {"a": as_view(a, "a", handle), "b": as_view(b, "b", handle)}
     if bias is not None:
         inputs["bias"] = as_view(bias, "bias", handle)
@@ -256,6 +272,9 @@ def _product(
         for shape, is_by_k in ((inputs["a"].shape, a_by_k), (inputs["b"].shape, b_by_k))
     )
     b_rows = n
+    is_mx = bool(of_bits) or is_mx_scale(scale_a) or is_mx_scale(scale_b)
+    if is_mx:
+        k, k_of_b = _mx_length(inputs, of_bits, k, k_of_b)
     if k != k_of_b:
         lead = "".join(f"{axis}, " for axis in of_columns)
         wanted = f"({lead}{k}, n)" if b_by_k else f"({lead}n, {k})"
@@ -273,11 +292,12 @@ def _product(
     if out_dtype is None:
         out_view = None if out is None else output_view(out, "out", handle)
         out_dtype = "" if out_view is None else out_view.dtype.name
-    b_dtype = inputs["b"].dtype.name if inputs["a"].dtype.itemsize == 1 else ""
+    b_dtype = inputs["b"].dtype.name if inputs["a"].dtype.itemsize == 1 and not of_bits else ""
     kinds: dict[str, str | None] = {"scale_a": None, "scale_b": None}
-    if scale_a is not None or scale_b is not None:
+    if is_mx or scale_a is not None or scale_b is not None:
         rows = (*of_rows, m), (*of_columns, b_rows)
-        scales = scale_views(scale_a, scale_b, rows, k, handle)
+        read_scales = mx_scale_views if is_mx else scale_views
+        scales = read_scales(scale_a, scale_b, rows, k, handle)
         inputs |= {name: view for name, (view, _) in scales.items()}
         kinds |= {name: kind for name, (_, kind) in scales.items()}
     adds = _addend(inputs, c, beta, residual, handle)
@@ -302,7 +322,7 @@ def _product(
             m or _ANY_ROWS,
             n or _ANY_ROWS,
             k,
-            inputs["a"].dtype.name,
+            of_bits or inputs["a"].dtype.name,
             out_dtype and str(_dtype_name(out_dtype)),
             bias is not None,
         ),
@@ -321,6 +341,48 @@ def _product(
     views = tuple(inputs.values())
     (result,) = plan.execute(a, views, (out,), "", handle, workspace)
     return result
+
+
+def _packed_operands(a: Any, b: Any, dtype: Any) -> tuple[str, Any, Any]:
+    """The type of packed elements, "" if they are not; a and b, of which such are packed."""
+    (a, of_a), (b, of_b) = as_packed(a), as_packed(b)
+    of_bits = "" if dtype is None else as_dtype(dtype).name
+    if of_bits and of_bits not in _PACKED:
+        raise ValueError(
+            f"dtype={dtype!r} is of a and b that hold elements packed, as uint8; it must be one of "
+            f"{', '.join(_PACKED)}"
+        )
+    for name, found in (("a", of_a), ("b", of_b)):
+        if found and of_bits and found != of_bits:
+            raise ValueError(f"{name} has dtype {found}; with dtype={of_bits!r} it must be as that")
+        of_bits = of_bits or found
+    return of_bits, a, b
+
+
+def _mx_length(inputs: dict[str, View], of_bits: str, *lengths: int) -> tuple[int, ...]:
+    """K of a and of b by the lengths of their rows."""
+    if of_bits:
+        for name in "ab":
+            if inputs[name].dtype.name != "uint8":
+                raise ValueError(
+                    f"{name} has dtype {inputs[name].dtype.name}; it must be uint8, with "
+                    f"{of_bits} packed"
+                )
+        bits = as_dtype(of_bits).bits
+        for name, length in zip("ab", lengths, strict=True):
+            if length * 8 % bits:
+                raise ValueError(
+                    f"{name} has shape {inputs[name].shape}; rows of {of_bits} must be whole "
+                    f"elements, multiples of {math.lcm(8, bits) // 8} bytes"
+                )
+        lengths = tuple(length * 8 // bits for length in lengths)
+    elif inputs["a"].dtype.name == "uint8":
+        raise ValueError(
+            f"a has dtype uint8; dtype=None must be what it holds packed: {', '.join(_PACKED)}"
+        )
+    if not lengths[0]:
+        raise ValueError("k=0 must be a multiple of 128, and not 0, with scales of 32 elements")
+    return lengths
 
 
 def _leading(
@@ -372,7 +434,8 @@ def _without_elements(
         if views["out"].read_only:
             raise ValueError("out is read-only")
     check_placement(views)
-    check_shape(inputs["b"], "b", inputs["b"].shape, problem.b_dtype, "as a")
+    of_b = problem.array_dtype if problem.is_packed else problem.b_dtype
+    check_shape(inputs["b"], "b", inputs["b"].shape, of_b, "as a")
     if "bias" in inputs:
         *lead, rows, columns = inputs["b"].shape
         wanted = (*lead, columns if problem.by_k[1] else rows)
@@ -410,6 +473,7 @@ def _is_aligned(view: View, is_by_k: bool) -> bool:
     )
 
 
+_PACKED = tuple(dtype.name for dtype in PACKED)
 # Of results without elements, which every kernel would make.
 _ANY_ROWS = 8
 # What a call may be looked up by: values that are equal only to what is the same.

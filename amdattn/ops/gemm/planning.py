@@ -309,7 +309,7 @@ def _workspace(
 
 
 def tile_bytes(kernel: KernelSpec) -> int:
-    """Of the float32 sums of a tile: a lane has four of each fragment, or 16 of those of 32 x 32."""
+    """Of the float32 sums of a tile: those for few rows have four of a fragment in each lane."""
     if grids.has_windows(kernel):
         return int(kernel.tile["m"] * kernel.tile["n"] * 4)
     tile: int = kernel.params["mfma"]
@@ -379,14 +379,16 @@ def _products(problem: GemmProblem) -> dict[str, Argument]:
 
 def _scale_batch(problem: GemmProblem, scale: str, rows: int) -> Argument:
     """From the scales of a product to those of the next one."""
-    if problem.has_blocks:
+    if problem.scales_have_rows:
         return Stride(scale, "batch")
     return rows if getattr(problem, scale) == "row" else 0
 
 
 def _step(problem: GemmProblem, scale: str) -> Argument:
     """From a scale to the next row's; of blocks, from a row of them to the next one."""
-    return Stride(scale, "row") if problem.has_blocks else int(getattr(problem, scale) == "row")
+    if problem.scales_have_rows:
+        return Stride(scale, "row")
+    return int(getattr(problem, scale) == "row")
 
 
 # -- which kernels take a problem ------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from amdattn import scalars
-from amdattn.dtypes import as_dtype
+from amdattn.dtypes import PACKED, as_dtype
 from amdattn.scalars import FLOAT32_MAX, INT32_MAX
 
 # What `aligned` promises of the rows of a and b, for kernels that load 16 bytes a lane.
@@ -19,7 +19,10 @@ MAX_TILE, MAX_REACH = 64, 2**31 - 2**26
 WORD_BYTES = 2  # of an element of the 16-bit types
 # What a scale is of; blocks are BLOCK elements along k of a row of a, or of BLOCK rows of b.
 SCALES_OF_ROWS, BLOCKS, BLOCK = ("tensor", "row"), "block", 128
-SCALES = (*SCALES_OF_ROWS, BLOCKS)
+# ... or each 32 elements of k of a row of a, and of b, as the OCP's MX formats have them.
+MX, MX_BLOCK = "mx", 32
+SCALES = (*SCALES_OF_ROWS, BLOCKS, MX)
+MX_DTYPES = ("float8_e4m3fn", "float8_e5m2", *(dtype.name for dtype in PACKED))
 BLOCK_FACTORS = 32  # rows of b, gated: blocks of a tile are of these
 ADDENDS = ("c", "residual")  # what is added in front of the activation, and behind it
 # How a and b are stored: "n" as a product takes them, (m, k) and (k, n), "t" transposed.
@@ -41,6 +44,14 @@ def block_shapes(
     return (*rows_of_a, of_k), (*lead, -(-b_rows // BLOCK), of_k)
 
 
+def mx_shapes(
+    rows_of_a: tuple[int, ...], rows_of_b: tuple[int, ...], k: int
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Of scales of 32 elements of k of a and of b."""
+    of_k = -(-k // MX_BLOCK)
+    return (*rows_of_a, of_k), (*rows_of_b, of_k)
+
+
 @dataclass(frozen=True, slots=True)
 class GemmProblem:
     """``out = activation(alpha * a @ b^T + bias + beta * c) + residual``, in float32, rounded once.
@@ -51,7 +62,8 @@ class GemmProblem:
         a is (m, k), b is (b_rows, k), out is (m, n); each in 1..2**31 - 1. How a and b are stored
         is `layout`'s.
     dtype : str
-        Element type of a, of b and, if it has 16 bits, of bias, which else is of `out_dtype`.
+        Element type of a, of b and, if it has 16 bits, of bias, which else is of `out_dtype`. Of
+        less than 8 bits elements are packed: a and b are uint8, and have k * bits / 8 of a row.
     out_dtype : str, optional
         Defaults to `dtype`, of 8-bit types to bfloat16.
     bias : bool
@@ -70,9 +82,11 @@ class GemmProblem:
         Whether parts are added in their order; False: by atomic additions, as they come.
     b_dtype : str, optional
         Element type of b where that is the other 8-bit one; defaults to `dtype`.
-    scale_a, scale_b : {"tensor", "row", "block"}, optional
+    scale_a, scale_b : {"tensor", "row", "block", "mx"}, optional
         Of 8-bit types: whether one float32 is for all of a, or b, or each row has one, or each 128
         elements of k of a row of a, and of 128 rows of b, which go together; None: there is none.
+        "mx", of both: a uint8 for each 32 elements of k of a row, the exponent of 2 and 127, as
+        types of less bits have to have it.
     layout : str
         "nt": a (m, k), b (b_rows, k). "nn": b (k, b_rows). "tn": a (k, m), b (k, b_rows).
     adds : {"c", "residual"}, optional
@@ -168,11 +182,20 @@ class GemmProblem:
                 raise ValueError(f"{name}={scale!r} must be None or one of {', '.join(SCALES)}")
             if not self.is_8_bit:
                 raise ValueError(f"{name}={scale!r} is of 8-bit types; dtype is {self.dtype}")
-        if (self.scale_a == BLOCKS) != (self.scale_b == BLOCKS):
+        for kind in (BLOCKS, MX):
+            if (self.scale_a == kind) != (self.scale_b == kind):
+                raise ValueError(
+                    f"scale_a={self.scale_a!r} and scale_b={self.scale_b!r}: either both must be "
+                    f"{kind!r} or neither"
+                )
+        if self.is_packed and not self.is_mx:
+            raise ValueError(f"scale_a={self.scale_a!r} must be {MX!r} with dtype={self.dtype!r}")
+        if self.is_mx and self.b_dtype != self.dtype:
             raise ValueError(
-                f"scale_a={self.scale_a!r} and scale_b={self.scale_b!r}: either both must be "
-                f"{BLOCKS!r} or neither"
+                f"b_dtype={self.b_dtype!r} must be {self.dtype!r} as dtype, with {MX!r} scales"
             )
+        if self.is_packed and self.k * as_dtype(self.dtype).bits % 8:
+            raise ValueError(f"k={self.k} of {self.dtype} must be whole bytes of a row")
 
     @property
     def _usual_out_dtype(self) -> str:
@@ -180,13 +203,38 @@ class GemmProblem:
 
     @property
     def element_bytes(self) -> int:
-        """Of an element of a, and of b."""
+        """Of an element of the arrays a and b."""
         return as_dtype(self.dtype).itemsize
 
     @property
     def is_8_bit(self) -> bool:
-        """Whether a and b are of 8-bit types."""
+        """Whether a and b are of types of 8 bits, or less."""
         return self.element_bytes == 1
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether arrays have bytes with several elements."""
+        return as_dtype(self.dtype).bits < 8
+
+    @property
+    def is_mx(self) -> bool:
+        """Whether scales are of 32 elements of k."""
+        return self.scale_a == MX
+
+    @property
+    def matrix_rate(self) -> int:
+        """How many times the multiply-adds of 16-bit types matrix units make in a clk."""
+        return 4 if self.is_packed else 2 if self.is_8_bit else 1
+
+    @property
+    def array_dtype(self) -> str:
+        """Element type of the arrays a and b."""
+        return "uint8" if self.is_packed else self.dtype
+
+    @property
+    def k_of_array(self) -> int:
+        """Elements of the arrays a and b along k."""
+        return self.k * as_dtype(self.dtype).bits // 8 if self.is_packed else self.k
 
     @property
     def bias_dtype(self) -> str:
@@ -222,7 +270,7 @@ class GemmProblem:
     def input_shapes(self) -> dict[str, tuple[int, ...]]:
         """Of what there is."""
         shapes: dict[str, tuple[int, ...]] = {
-            name: (*lead, self.k, rows) if is_by_k else (*lead, rows, self.k)
+            name: (*lead, self.k_of_array, rows) if is_by_k else (*lead, rows, self.k_of_array)
             for name, lead, rows, is_by_k in zip(
                 "ab",
                 (self.of_rows, self.of_columns),
@@ -233,14 +281,14 @@ class GemmProblem:
         }
         if self.bias:
             shapes["bias"] = (*self.of_columns, self.b_rows)
-        of_blocks = dict(zip(("scale_a", "scale_b"), self.block_shapes, strict=True))
+        of_blocks = dict(zip(("scale_a", "scale_b"), self.scale_shapes, strict=True))
         for name, lead, rows in (
             ("scale_a", self.of_rows, self.m),
             ("scale_b", self.of_columns, self.b_rows),
         ):
             if scale := getattr(self, name):
                 of_rows = (1,) if scale == "tensor" else (*lead, rows)
-                shapes[name] = of_blocks[name] if self.has_blocks else of_rows
+                shapes[name] = of_blocks[name] if self.scales_have_rows else of_rows
         if self.adds:
             shapes[self.adds] = self.out_shape
         if self.groups:
@@ -258,9 +306,15 @@ class GemmProblem:
         return self.scale_a == BLOCKS
 
     @property
-    def block_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of scales of blocks of a and of b."""
-        return block_shapes((*self.of_rows, self.m), (*self.of_columns, self.b_rows), self.k)
+    def scales_have_rows(self) -> bool:
+        """Whether scales are of parts of k, in rows."""
+        return self.has_blocks or self.is_mx
+
+    @property
+    def scale_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Of scales of parts of k, of a and of b."""
+        shapes = mx_shapes if self.is_mx else block_shapes
+        return shapes((*self.of_rows, self.m), (*self.of_columns, self.b_rows), self.k)
 
     @property
     def by_k(self) -> tuple[bool, bool]:
@@ -323,6 +377,7 @@ class GemmProblem:
     def nbytes(self) -> int:
         """Bytes of what is read and written, each counted once."""
         rows, b_rows = self.m * max(self.batch, 1), self.b_rows * self.products
-        read = (rows + b_rows) * self.k * self.element_bytes
+        read = (rows + b_rows) * self.k_of_array * self.element_bytes
+        read += (rows + b_rows) * self.k // MX_BLOCK * self.is_mx
         read += b_rows * self.bias * as_dtype(self.bias_dtype).itemsize
         return read + rows * self.n * as_dtype(self.out_dtype).itemsize * (1 + bool(self.adds))

@@ -9,10 +9,12 @@ from typing import Any
 from amdattn.arrays.buffers import View
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.arrays.interchange import as_view
-from amdattn.dtypes import FLOAT32
+from amdattn.dtypes import FLOAT32, as_dtype
 from amdattn.op.plan import Operand
-from amdattn.ops.gemm.problem import BLOCKS, block_shapes
+from amdattn.ops.gemm.problem import BLOCKS, MAX_REACH, MAX_TILE, MX, block_shapes, mx_shapes
 
+MX_ALIGN_BYTES = 4  # of rows of scales of 32 elements of k
+_UINT8 = as_dtype("uint8")
 MAX_STEP = 2**21  # from a row of scales of blocks to the next one: 128 are addressed by 31 bits
 
 
@@ -78,6 +80,93 @@ def scales_misfit(operand: Operand) -> str:
     if 0 <= step <= MAX_STEP:
         return ""
     return f"row stride {step}, which must be in 0..{MAX_STEP}"
+
+
+def mx_scales_misfit(operand: Operand, factors: int) -> str:
+    """What in the address or strides of scales of 32 elements of k no kernel takes, or ""."""
+    for what, value in (
+        ("address", operand.address),
+        *((f"{name} stride", step) for name, step in operand.strides.items()),
+    ):
+        if value % MX_ALIGN_BYTES:
+            return f"{what} {value:#x}, which must be a multiple of {MX_ALIGN_BYTES} bytes"
+    most = MAX_STEP
+    if factors:
+        most = min(most, (MAX_REACH - 1) // (factors + MAX_TILE))
+    if 0 <= operand.strides["row"] <= most:
+        return ""
+    return f"row stride {operand.strides['row']}, which must be in 0..{most}"
+
+
+def is_mx_scale(x: Any) -> bool:
+    """Whether it has the type of scales of 32 elements of k: uint8, or that of ml_dtypes."""
+    name = getattr(getattr(x, "dtype", None), "name", None) or str(getattr(x, "dtype", ""))
+    return name.removeprefix("torch.") in ("uint8", _E8M0)
+
+
+_E8M0 = "float8_e8m0fnu"
+
+
+def mx_scale_views(
+    scale_a: Any,
+    scale_b: Any,
+    rows_of: tuple[tuple[int, ...], tuple[int, ...]],
+    k: int,
+    stream: int,
+) -> dict[str, tuple[View, str]]:
+    """Scales of 32 elements of k of a and of b, which both must have them.
+
+    rows_of : rows of a and of b, with axes in front as these have
+
+    Raises
+    ------
+    ValueError
+        One is missing, or has another type or shape.
+    """
+    found = {}
+    for name, array, shape in zip(
+        ("scale_a", "scale_b"), (scale_a, scale_b), mx_shapes(*rows_of, k), strict=True
+    ):
+        if array is None:
+            raise ValueError(
+                f"{name}=None must be uint8 of {shape}, an element for each 32 of k of a row"
+            )
+        view = AsMxScales()(array, name, None, stream)
+        if view.shape != shape:
+            raise ValueError(
+                f"{name} has shape {view.shape}; it must be {shape}, an element for each 32 of k "
+                "of a row"
+            )
+        found[name] = view, MX
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class AsMxScales:
+    """Reads scales of 32 elements of k: uint8, or ml_dtypes' float8_e8m0fnu."""
+
+    def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
+        """See them as uint8.
+
+        Raises
+        ------
+        ValueError
+            Another type, or elements of a row in device memory that do not follow each other.
+        """
+        if getattr(getattr(array, "dtype", None), "name", "") == _E8M0:
+            array = array.view("uint8")
+        view = as_view(array, label, stream)
+        if view.dtype is not _UINT8:
+            raise ValueError(
+                f"{label} has dtype {view.dtype.name}; it must be uint8 or {_E8M0}: of elements "
+                "with scales of 32 of k, the exponent of 2 and 127"
+            )
+        if view.on_device and view.shape[-1] > 1 and view.strides[-1] != 1:
+            raise ValueError(
+                f"{label} has shape {view.shape} and strides {view.strides} (elements); on the "
+                "device scales of a row must follow each other, with a stride of 1"
+            )
+        return view
 
 
 def _check_dtype(view: View, name: str) -> None:

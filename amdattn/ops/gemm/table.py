@@ -49,7 +49,7 @@ class Key:
             *(
                 props.chip or props.name,
                 props.num_cus,
-                problem.dtype,
+                f"{problem.dtype} mx" if problem.is_mx else problem.dtype,
                 problem.m,
                 problem.n,
                 problem.k,

@@ -73,9 +73,9 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     clk = (_CLK_OF_BLOCKS if kernel.accepts["scales"] == [BLOCKS] else _CLK)[is_direct, fragments]
 
     all_steps = -(-problem.k // step)
-    # Steps are a cache line of each row, in which matrix instructions of 8 bits take as long.
-    words = step * problem.element_bytes // WORD_BYTES
-    matrix = 2 * tile_m * tile_n * words / arch.matrix_flops_per_clk
+    # Steps are a cache line of each row, but of 6 bits, in which matrix instructions of most types
+    # take as long as of 16 bits.
+    matrix = 2 * tile_m * tile_n * step / (arch.matrix_flops_per_clk * problem.matrix_rate)
     alone = _OUTSIDE_ALONE[is_direct] if at_once > 1 else 1
     hbm_bytes_per_clk = props.hbm_bytes_per_ns / props.num_xcds / props.peak_clock_ghz
 
@@ -104,7 +104,7 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
         rows = _rows_of_xcd(tiles_m, tiles_n, tile_m, tile_n, of_product, chunk(kernel, props)) * (
             of_xcd / of_product
         )
-        memory = rows * problem.k * problem.element_bytes / hbm_bytes_per_clk / splits
+        memory = rows * problem.k_of_array * problem.element_bytes / hbm_bytes_per_clk / splits
         split = 0.0
         if splits > 1:
             split = _ARRIVE_CLK + fragments * (_STORE_CLK + splits * _ADD_CLK)
