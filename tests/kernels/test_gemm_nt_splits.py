@@ -25,6 +25,7 @@ from tests.support.gemm_family import (
     WITH_FACTORS,
     Array,
     Call,
+    adds_in_order,
     operands,
     planned,
 )
@@ -41,7 +42,7 @@ def _options_as_before() -> Iterator[None]:
 
 def zeros_of(plan: GemmPlan, workspace: amdattn.DeviceArray) -> amdattn.DeviceArray:
     """What is 0 between launches: the counters, and sums that parts are added to."""
-    if plan.problem.deterministic:
+    if adds_in_order(plan):
         return workspace[: plan.workspace["counters"].nbytes]
     return workspace
 

@@ -59,6 +59,8 @@ ENDS_OF_A_TILE: tuple[dict[str, Any], ...] = (
 # Members that take parts along k.
 SPLITTING = [row.name for row in _NT if row.accepts["max_splits"] > 1]
 SOME_SPLITTING = [one for one in SOME_NAMES if one.values[0] in SPLITTING]
+_OF_MANY_ROWS = [row.name for row in _NT if grids.has_windows(row)]
+SOME_WITH_WIDTHS = [one for one in SOME_SPLITTING if one.values[0] not in _OF_MANY_ROWS]
 
 
 def operands(
@@ -85,6 +87,11 @@ def planned(problem: GemmProblem, kernel: str = "", columns: int = 0) -> GemmPla
     choices = planning.choices(problem, props, rows)
     (found,) = (choice for choice in choices.items if choice.columns == columns)
     return GemmPlan.of(planning.build(problem, props, found, choices))
+
+
+def adds_in_order(plan: GemmPlan) -> bool:
+    """Whether parts are added in their order: sums in memory need no zeros then."""
+    return plan.problem.deterministic or grids.has_windows(plan.kernel)
 
 
 def _gelu_tanh(x: Array) -> Array:
@@ -192,8 +199,7 @@ class Call:
         plan.run(a, b, out.inner, stream=stream, **more)
         amdattn.synchronize()
         if plan.workspace.total_bytes:
-            in_order = plan.problem.deterministic or grids.has_windows(plan.kernel)
-            zeros = plan.workspace["counters"].nbytes if in_order else None
+            zeros = plan.workspace["counters"].nbytes if adds_in_order(plan) else None
             assert not workspace.numpy()[:zeros].any(), "counters, or sums, are not 0"
         return out.taken()
 

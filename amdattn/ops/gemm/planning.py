@@ -31,6 +31,7 @@ GEMM = "gemm_nt"  # of KernelSpec.op
 _NEIGHBOURS = 4  # results of a lane in a row: tiles are so many columns wide, or a multiple
 _FRAGMENT_BYTES = 1024
 COUNTER_BYTES = 8  # of a tile: who has arrived, and in which run
+_LEAST_TILES_IN_PARTS = 8  # of fewer kernels for few rows make more of a chip
 _MOST_PARTS_OF_TILES = 512  # of kernels for many rows, of all tiles: more fill no chip better
 _MOST_SPLITS = 16  # that are tried: more have never paid in the model
 # Values of the argument out_type.
@@ -284,7 +285,8 @@ def _splits(problem: GemmProblem, kernel: KernelSpec) -> list[int]:
     tried = _MOST_SPLITS
     if grids.has_windows(kernel):
         tiles = grids.num_tiles(problem, kernel, grids.most_columns(problem, kernel))
-        tried = max(1, min(tried, _MOST_PARTS_OF_TILES // tiles))
+        most_parts = _MOST_PARTS_OF_TILES // tiles if tiles >= _LEAST_TILES_IN_PARTS else 1
+        tried = max(1, min(tried, most_parts))
     wanted = range(1, min(most, tried) + 1)
     if problem.split_k:
         wanted = range(min(problem.split_k, most), min(problem.split_k, most) + 1)
