@@ -40,17 +40,19 @@ extern "C" __global__ void WORKGROUP(kLanes, 8) KERNEL(AttnBwdRoundArgs args) {
   if (first >= end) return;
   f32x4 low[kRows], high[kRows];
   int64_t at[kRows];
-  for (int i = 0; i < kRows; ++i) {
-    // Of rows behind the last one that one again.
-    const uint32_t row = min_of(first + i * rows_at_once, end - 1);
+  bool exists[kRows];
+  for (int i = 0; i < kRows; ++i) {  // all loads are under way at once
+    const uint32_t row = first + i * rows_at_once;
+    exists[i] = row < end;
     const int64_t seq = row / args.num_heads, head = row - uint32_t(seq) * args.num_heads;
+    at[i] = seq * args.to_stride_seq + head * args.to_stride_head;
+    if (!exists[i]) continue;
     const auto* x = from + seq * args.from_stride_seq + head * args.from_stride_head;
     low[i] = __builtin_bit_cast(f32x4, global_load_dwordx4(x));
     high[i] = __builtin_bit_cast(f32x4, global_load_dwordx4(x + 4));
-    at[i] = seq * args.to_stride_seq + head * args.to_stride_head;
   }
   for (int i = 0; i < kRows; ++i) {
-    if (first + i * rows_at_once >= end) return;
+    if (!exists[i]) return;
     const bf16x4 x = round_pairs<Element::ELEMENT, Rounding::kNearestEven>(low[i]);
     const bf16x4 y = round_pairs<Element::ELEMENT, Rounding::kNearestEven>(high[i]);
     global_store_dwordx4(to + at[i], u32x4{x[0], x[1], y[0], y[1]});
