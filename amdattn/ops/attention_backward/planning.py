@@ -41,7 +41,7 @@ from amdattn.ops.attention_backward.splitting import (
 )
 
 _WAVES = 4  # kWaves of asm_src/attn_bwd/shape.h
-_COLUMNS_OF_LANE = 8
+_COLUMNS_OF_LANE, _ROWS_OF_LANE = 8, 4  # kColumnsOfLane, kRows of attn_bwd_round.hip
 _TURN_BYTES = 4
 # Lowest and greatest of what has both.
 _LIMITED = ("batch", "seqlen_q", "seqlen_kv", "num_heads_q", "num_splits")
@@ -247,7 +247,7 @@ def _launches(
         yield launch(last, p.num_heads_q, {"dsinks"}, set())
     if not problem.keeps_floats:
         rounds = _small(rows, ROUND, ROUND_GRID, p.dtype, props)
-        at_once = rounds.workgroup[0] // (p.head_dim // _COLUMNS_OF_LANE)
+        at_once = rounds.workgroup[0] // (p.head_dim // _COLUMNS_OF_LANE) * _ROWS_OF_LANE
         of_batch = (p.total_q or p.seqlen_q) * p.num_heads_q
         if of_batch > MOST_ROWS:
             raise UnsupportedProblem(
