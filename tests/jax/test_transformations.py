@@ -281,18 +281,18 @@ def test_gradients_keep_no_more_than_they_need() -> None:
 def test_gradients_of_several_lengths_keep_no_more() -> None:
     """Nor those of jax.nn's signature; and kernels make them."""
     sums = jnp.array([0, 30, 30, 65], jnp.int32)
-    q = k = Q[0]
+    q, k, v = Q[0], Q[0] + 1, Q[0] - 1  # an array that is given twice is kept once
 
     def varlen(q: Any, k: Any, v: Any) -> Any:
         return aj.flash_attn_varlen_func(q, k, v, sums, sums, 40, 40, causal=True)
 
-    for function, (a, b) in ((varlen, (q, k)), (aj.dot_product_attention, (Q, K))):
-        _, transposed = jax.vjp(function, a, b, b)
+    for function, (a, b, c) in ((varlen, (q, k, v)), (aj.dot_product_attention, (Q, K, V))):
+        _, transposed = jax.vjp(function, a, b, c)
         kept = [x.shape for x in jax.tree.leaves(transposed) if getattr(x, "ndim", 0) > 1]
         lse = (4, 65) if a.ndim == 3 else (2, 4, 65)
-        assert sorted(kept) == sorted([a.shape, b.shape, b.shape, a.shape, lse])
+        assert sorted(kept) == sorted([a.shape, b.shape, c.shape, a.shape, lse])
         gradient = jax.make_jaxpr(jax.grad(lambda *x, f=function: f(*x).astype("float32").sum()))
-        assert "attention_backward" in str(gradient(a, b, b))
+        assert "attention_backward" in str(gradient(a, b, c))
 
 
 def test_gradients_of_several_lengths_and_of_sinks() -> None:
