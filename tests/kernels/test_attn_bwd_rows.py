@@ -67,7 +67,7 @@ def test_rounding(dtype: str, columns: int) -> None:
         args |= {"cu_seqlens_q": amdattn.asarray(sums) if sums is not None else 0}
         args |= {"columns": columns, "sequences": 2}
         args |= strides("from", *(n // 4 for n in x.strides[:3])) | strides("to", *step)
-        at_once = 256 // (columns // 8)
+        at_once = 4 * (256 // (columns // 8))  # a lane has four rows
         batches = 1 if sums is not None else batch
         launch(ROUND, dtype, batches * -(-rows * heads // at_once), args)
         with np.errstate(all="ignore"):
