@@ -14,7 +14,7 @@ from amdattn.op.plan import Operand
 from amdattn.ops.gemm.problem import BLOCKS, MAX_REACH, MAX_TILE, MX, block_shapes, mx_shapes
 
 MX_ALIGN_BYTES = 4  # of rows of scales of 32 elements of k
-_UINT8 = as_dtype("uint8")
+_UINT8, _E8M0 = as_dtype("uint8"), "float8_e8m0fnu"
 MAX_STEP = 2**21  # from a row of scales of blocks to the next one: 128 are addressed by 31 bits
 
 
@@ -102,9 +102,6 @@ def is_mx_scale(x: Any) -> bool:
     """Whether it has the type of scales of 32 elements of k: uint8, or that of ml_dtypes."""
     name = getattr(getattr(x, "dtype", None), "name", None) or str(getattr(x, "dtype", ""))
     return name.removeprefix("torch.") in ("uint8", _E8M0)
-
-
-_E8M0 = "float8_e8m0fnu"
 
 
 def mx_scale_views(
