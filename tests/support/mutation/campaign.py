@@ -232,7 +232,9 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=2, help="processes that launch mutants")
     parser.add_argument("--seconds", type=float, default=900.0, help="of CPU time, for each mutant")
     parser.add_argument(
-        "--sample", type=int, help=f"so many mutants of each of {LARGE}; default: all"
+        "--sample",
+        type=int,
+        help=f"so many mutants of each of {LARGE} and of those named; default: all",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the sample")
     which = parser.add_mutually_exclusive_group()
@@ -260,9 +262,10 @@ def main() -> int:
         if kept and triton != version:  # other kernels than those of the page
             every, triton = [s for s in every if not s.name.startswith("triton ")], version
     chosen, names = every, [subject.name for subject in every]
+    wanted = given.only or given.kernel or []
     if given.check or given.stale:
         chosen = stale(every, old)
-    elif wanted := given.only or given.kernel:
+    elif wanted:
         chosen = [subject for subject in every if subject.name in wanted]
         if missing := set(wanted) - {subject.name for subject in chosen}:
             parser.error(f"there is no kernel {', '.join(sorted(missing))}")
@@ -291,7 +294,7 @@ def main() -> int:
         for subject in chosen:
             found = campaign(
                 [subject],
-                sample=given.sample if subject.name in LARGE or given.kernel else None,
+                sample=given.sample if subject.name in LARGE or wanted else None,
                 seed=given.seed,
                 classes=given.classes or CLASSES,
                 num_workers=given.workers,
