@@ -1,11 +1,11 @@
 """Modelled time of every family of attention, by what inputs hold.
 
-    python -m benchmarks.inputs_by_family [--class NAME ...] [--family NAME ...]
+    python -m benchmarks.inputs_by_family [--class NAME ...] [--family NAME ...] [--dtype float16]
 
 A row for each class of amdattn/bench/inputs.py and for a sink, a column for each family:
 microseconds of N(0, 1) at the peak clock of the device that AMDATTN_DEVICE names, which is also the
 one that is simulated, no launch counted, and others' times beside them. Whole operations of one
-XCD, cold caches, bfloat16. `benchmarks/attention_data.py` has the forward kernels by themselves.
+XCD, cold caches. `benchmarks/attention_data.py` has the forward kernels by themselves.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ class Family:
             return _of_attention(planned.problem, self.lengths, inputs)
         return cache_inputs.operands(planned.plan(), inputs)
 
-    def us(self, name: str) -> float:
-        """Of all launches, over a class or SINK."""
+    def us(self, name: str, **others: Any) -> float:
+        """Of all launches, over a class or SINK, with other sizes."""
         is_sink = name == SINK
-        planned = self.planned(**({"sinks": True} if is_sink else {}))
+        planned = self.planned(**others, **({"sinks": True} if is_sink else {}))
         plan = planned.plan()
         given = self.operands(planned, NORMAL if is_sink else CLASSES[name])
         if is_sink:
@@ -155,13 +155,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--class", dest="names", nargs="+", choices=(*CLASSES, SINK), default=NAMES)
     parser.add_argument("--family", nargs="+", choices=FAMILIES, default=list(FAMILIES))
+    parser.add_argument("--dtype", choices=("bfloat16", "float16"), default="bfloat16")
     options = parser.parse_args()
+    dtype = options.dtype
     props = amdattn.device_props()
     normal = {}
     print(f"modelled, {props.name}, at {props.peak_clock_ghz} GHz, no launch counted")
     for name in options.family:
-        planned = FAMILIES[name].planned()
-        normal[name] = FAMILIES[name].us(NORMAL.name)
+        planned = FAMILIES[name].planned(dtype=dtype)
+        normal[name] = FAMILIES[name].us(NORMAL.name, dtype=dtype)
         kernels = " + ".join(launch.kernel.name for launch in planned.plan().launches)
         print(f"- {name}: {planned}; {kernels}", flush=True)
     print(f"\n| {props.arch} | {' | '.join(options.family)} |")
@@ -170,8 +172,8 @@ def main() -> int:
         print(f"| {of} |", end="", flush=True)
         for family, us in normal.items():
             is_normal = of == NORMAL.name
-            cell = f"{us:.1f} us" if is_normal else f"{FAMILIES[family].us(of) / us:.3f}"
-            print(f" {cell} |", end="", flush=True)
+            beside = 1 if is_normal else FAMILIES[family].us(of, dtype=dtype) / us
+            print(f" {us:.1f} us |" if is_normal else f" {beside:.3f} |", end="", flush=True)
         print()
     return 0
 
