@@ -17,6 +17,10 @@ _ROWS_WITH_WEIGHT = (
     "the lanes that stay away have a sum of 0, which no row has that is done again: that is only "
     "done where the logarithm is not a number, and that of a row without any weight is -infinity"
 )
+_OF_NO_KEYS = (
+    "the lanes that are let in have a sum of 0, which only rows without keys have, whose reference "
+    "is -infinity: the logarithm of both is the -infinity that these have without it"
+)
 _ONE_GROUP = "no wave comes here: all columns of O that the kernel takes are in one group"
 
 _NARROW = "attn_fwd_bf16_d64_narrow_rtne"
@@ -82,6 +86,21 @@ ARGUMENTS = (
           s_or_b64 exec, exec, s[2]
         """,
         sites=2,
+        archs=_GFX942,
+    ),
+    # The logarithm of a row's sum: of both loops over heads, and of heads with care.
+    Stated(
+        *(_NARROW, "EXEC", _OF_NO_KEYS),
+        """
+          v_cmp_neq_f32 vcc, 0, v
+          v_mov_b32 v, 0xff800000
+        > s_and_saveexec_b64 s[2], vcc
+          s_cbranch_execz
+          v_log_f32 v, v
+          v_mul_f32 v, 0x3f317218, v
+          v_cmp_ngt_f32 s[2], |v|, s
+        """,
+        sites=3,
         archs=_GFX942,
     ),
     # The division by the number of columns' groups, of each of the loop's two copies.
