@@ -143,7 +143,7 @@ STUDIES = {
             "gfx942",
             (FORWARD, "attn_fwd_bf16_d64_narrow_rtne", _MERGE, "gather_rows",
              "gemm_nt_bf16_m32n32k2", "narrow_indices"),
-            notes=_LOCK + _older(FORWARD, "attn_fwd_bf16_d64_narrow_rtne"),
+            notes=_LOCK + _older(FORWARD),
             page="checked-mode-mutation.md",
         ),
         Study(
