@@ -1,22 +1,26 @@
 """Prints products with many rows: modelled clk of whole launches, beside peers where they are.
 
-    python -m benchmarks.gemm_many_rows [--shapes M,N,K ...] [--every-kernel] [--reading NAME]
+    python -m benchmarks.gemm_many_rows [--shapes M,N,K ...] [--every-kernel]
                                         [--dtype e4m3 [--scales tensor|row|block|mx]]
+                                        [--reading NAME ... | all]
                                         [--aiter CHECKOUT] [--triton] [--json FILE]
 
 The kernel that the plan takes (or every one for many rows) at the clock that the chip sustains;
 inputs are N(0,1), which no time depends on; a launch is not counted on either side. "of the limit"
-is of all matrix units of the chip. Peers: AITER's tile of 256 x 256 (its own code object; gfx950
-only), and Triton's kernel of `triton_gemm` with three tiles, the best of them.
+is of all matrix units of the chip, of several readings that of the first beside the least. Joules,
+and the time at the clock at which power meets its cap, are an estimate (`amdattn.energy`); there is
+none for matrix instructions whose energy is not known. Peers: AITER's tile of 256 x 256 (its own
+code object; gfx950 only), and Triton's kernel of `triton_gemm` with three tiles, the best of them.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import partial, reduce
+from operator import add
 from pathlib import Path
 
 from rich.console import Console
@@ -24,9 +28,13 @@ from rich.table import Table
 
 import amdattn
 from amdattn import virtual
+from amdattn.arch import readings
 from amdattn.arch.props import DeviceProps
 from amdattn.bench.kernels import Functions
+from amdattn.bench.run import energy
 from amdattn.device import manifest, runtime
+from amdattn.device.profiling import LaunchProfile
+from amdattn.energy import Activity
 from amdattn.ops.gemm import grids, planning
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import SCALES, GemmProblem
@@ -50,17 +58,31 @@ class Row:
     n: int
     k: int
     whose: str
+    reading: str
     clk: int
     of_the_limit: float
     estimate: float  # of the plan's cost, over the modelled clk at the greatest clock; 0: none
+    joules: float  # by the estimate of energies, with the time in us at its clock; 0: none
+    estimated_us: float
 
 
-def modelled(run: Callable[[], object], reading: str | None) -> int:
-    """Clk of whole launches, at the clock that the chip sustains."""
+def profiled(run: Callable[[], object], reading: str | None) -> list[LaunchProfile]:
+    """Whole launches, at the clock that the chip sustains."""
     with virtual.profile(reading=reading) as profile:
         run()
         runtime.synchronize()
-    return sum(launch.cycles for launch in profile.launches)
+    return profile.launches
+
+
+def modelled(run: Callable[[], object], reading: str | None) -> int:
+    """Their clk."""
+    return sum(launch.cycles for launch in profiled(run, reading))
+
+
+def estimated(launches: Sequence[LaunchProfile]) -> tuple[float, float]:
+    """Joules, and us at the clock at which power meets its cap."""
+    found = energy(reduce(add, map(Activity.of, launches)))
+    return found.get("joules", 0.0), found.get("microseconds", 0.0)
 
 
 def dtype_of(name: str, props: DeviceProps) -> str:
@@ -86,8 +108,12 @@ def rows(
     at = Operands(a.address, b.address, out.address, 0, zeros.address, 0)
     limit = props.num_cus * props.architecture.matrix_flops_per_clk * problem.matrix_rate
 
-    def row(whose: str, clk: int, estimate: float = 0.0) -> Row:
-        return Row(m, n, k, whose, clk, problem.flops / limit / clk, estimate)
+    def row(
+        whose: str, reading: str, launches: Sequence[LaunchProfile], planned: float = 0.0
+    ) -> Row:
+        clk = sum(launch.cycles for launch in launches)
+        share = problem.flops / limit / clk
+        return Row(m, n, k, whose, reading, clk, share, planned / clk, *estimated(launches))
 
     found = planning.choices(problem, props, manifest.kernels())
     best = planning.least_estimated(found.items)
@@ -95,16 +121,23 @@ def rows(
         every = options.every_kernel and grids.has_windows(choice.kernel)
         if choice is best or every:
             plan = GemmPlan.of(planning.build(problem, props, choice, found))
-            clk = modelled(partial(plan.run, a, b, out, **factors), options.reading)
-            yield row(choice.kernel.name, clk, choice.cost.clk / clk)
+            for reading in options.readings:
+                launches = profiled(partial(plan.run, a, b, out, **factors), reading)
+                yield row(choice.kernel.name, reading, launches, choice.cost.clk)
     for peer in options.peers:
-        found_clk = []
-        for attempt in peer.many_rows(m, n, k, at, problem.dtype):
-            run = partial(attempt.launches[0].enqueue, functions)
-            found_clk.append((modelled(run, options.reading), attempt.name))
-        if found_clk:
-            clk, name = min(found_clk)
-            yield row(f"{type(peer).__name__} {name}", clk)
+        for reading in options.readings:
+            found_rows = []
+            for attempt in peer.many_rows(m, n, k, at, problem.dtype):
+                run = partial(attempt.launches[0].enqueue, functions)
+                whose = f"{type(peer).__name__} {attempt.name}"
+                found_rows.append(row(whose, reading, profiled(run, reading)))
+            if found_rows:
+                yield min(found_rows, key=lambda one: one.clk)
+
+
+def _maker(row: Row) -> str:
+    """Of a peer's tiles the best one may be another under another reading."""
+    return row.whose.split()[0]
 
 
 def _shape(text: str) -> tuple[int, int, int]:
@@ -119,7 +152,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="bfloat16", help=DTYPES)
     parser.add_argument("--scales", choices=SCALES, help="of 8-bit operands")
     parser.add_argument("--every-kernel", action="store_true")
-    parser.add_argument("--reading", help="see docs/generated/readings.md")
+    parser.add_argument("--reading", nargs="+", help='see docs/generated/readings.md; or "all"')
     parser.add_argument("--aiter", type=Path, help="a checkout of AITER")
     parser.add_argument("--triton", action="store_true")
     parser.add_argument("--json", type=Path, help="write every row here")
@@ -127,24 +160,31 @@ def main() -> None:
     props = runtime.get().props
     options.peers = [Aiter(options.aiter, props)] if options.aiter else []
     options.peers += [Triton(props)] if options.triton else []
+    options.readings = readings.chosen(options.reading, props.arch)
     ghz = props.sustained_clock_ghz
     table = Table(title=f"{props.name}, {options.dtype}, modelled at {ghz} GHz")
-    for column in ("m x n x k", "kernel", "clk", "of the limit", "TFLOP/s", "estimate"):
+    least = [f"least of {len(options.readings)} readings"] * (len(options.readings) > 1)
+    for column in ("m x n x k", "kernel", "clk", "of the limit", *least, "TFLOP/s", "estimate"):
         table.add_column(column, justify="left" if column == "kernel" else "right")
+    for column in ("J, estimated", "us, estimated"):
+        table.add_column(column, justify="right")
     every = []
     for shape in options.shapes:
-        for one in rows(shape, props, options):
-            every.append(one)
+        found = list(rows(shape, props, options))
+        every += found
+        for one in (x for x in found if x.reading == options.readings[0]):
+            worst = min((x for x in found if _maker(x) == _maker(one)), key=lambda x: -x.clk)
             tflops = 2 * one.m * one.n * one.k / one.clk * ghz / 1000
             table.add_row(
-                f"{one.m} x {one.n} x {one.k}",
-                one.whose,
-                f"{one.clk:,}",
-                f"{one.of_the_limit:.1%}",
+                *(f"{one.m} x {one.n} x {one.k}", one.whose),
+                *(f"{one.clk:,}", f"{one.of_the_limit:.1%}"),
+                *[f"{worst.of_the_limit:.1%} {worst.reading}"] * len(least),
                 f"{tflops:.0f}",
                 f"{one.estimate - 1:+.1%}" if one.estimate else "",
+                f"{one.joules:.3f}" if one.joules else "-",
+                f"{one.estimated_us:.0f}" if one.joules else "-",
             )
-    Console(width=110).print(table)
+    Console(width=150).print(table)
     if options.json:
         options.json.write_text(json.dumps([asdict(one) for one in every], indent=1) + "\n")
 
