@@ -13,6 +13,19 @@ enum OutType { kFloat32, kBfloat16, kFloat16 };
 // Where beta * addend comes in.
 enum Adds { kAddsNothing, kAddsBefore, kAddsBehind };
 
+// Of four results, by one choice.
+__device__ __forceinline__ void activate(f32x4& x, int activation) {
+  const auto each = [&](auto of_one) {
+    for (int i = 0; i < 4; ++i) x[i] = of_one(x[i]);
+  };
+  if (activation == kSilu)
+    each([](float one) { return activated(one, kSilu); });
+  else if (activation == kGeluTanh)
+    each([](float one) { return activated(one, kGeluTanh); });
+  else if (activation == kGelu)
+    each([](float one) { return activated(one, kGelu); });
+}
+
 // The last sums may be read behind it.
 __device__ __forceinline__ void end_of_sums() {
   ordered::s_nop<16>();
@@ -27,28 +40,28 @@ class TileEpilogue {
   static constexpr Element kElement = S::Elements::kResult;
   static constexpr bool kScales = S::Elements::kIs8Bit;
   static constexpr OutType kOwn = kElement == Element::kBf16 ? kBfloat16 : kFloat16;
+  static constexpr Element kOther = kElement == Element::kBf16 ? Element::kF16 : Element::kBf16;
   static constexpr int kEight = 8, kLanesOfRow = kColumns * S::kFragment / kEight;
   static constexpr int kRowsAtOnce = kWaveLanes / kLanesOfRow, kTurns = S::kFragment / kRowsAtOnce;
   // The first four of eight neighbours lie in the first half of a row, the others in the second;
   // 16 bytes at their number XOR row % kMixed.
   static constexpr int kMixed = kLanesOfRow < 8 ? kLanesOfRow : 8;
   static constexpr int kHalfRow = 16 * kLanesOfRow, kRow = 2 * kHalfRow;
+  static constexpr uint32_t kToFactors = 2 * 16;  // 16 results further on: bits of an address
   // Of the LDS a wave has as much for all its columns: no other one waits between them.
   static constexpr int kBytes = S::kFragment * S::kFragment * 4 * S::kTogether;
   static constexpr int kWrites = 2 * kColumns;  // of half a lane's sums of 32 rows
   static_assert(S::kFragment * kRow <= kBytes && S::kWaves * kBytes <= S::kLdsBytes);
   struct Eight {
     f32x4 of[2];
-    // No array that is asked by a number of the run: that one would be in memory.
-    __device__ __forceinline__ f32x4 half(int h) const { return h == 0 ? of[0] : of[1]; }
   };
 
   const GemmTilesArgs& args_;
   uint32_t write_;    // of the lane's first four results
   uint32_t read_;     // of its eight neighbours, in the first turn
   int row_, column_;  // of the result
-  bool has_results_;  // the others are factors
-  bool whole_;        // eight neighbours exist or none, on a boundary of their size, also of addend
+  int takes_later_;   // 1: rows of the next turn, as its own sums would be factors
+  int whole_;         // eight neighbours exist or none, on a boundary of their size, also of addend
   Eight bias_, bias_of_factors_;
   // Alpha times the scales of eight rows of B; of the wave's rows of A lane l has those of 64 n +
   // l.
@@ -68,8 +81,9 @@ class TileEpilogue {
     const int each = gated ? S::kFragment / 2 : S::kFragment;
     const int wave_m = wave / S::kWavesN, wave_n = wave % S::kWavesN;
     row_ = place.m + wave_m * S::kM * S::kFragment + row;
-    column_ = place.n + (wave_n * S::kN + kFirst + eighth / 4) * each + eighth % 4 * kEight;
-    has_results_ = !gated || eighth % 4 < 2;
+    const int in_fragment = gated ? eighth % 2 : eighth % 4;
+    column_ = place.n + (wave_n * S::kN + kFirst + eighth / 4) * each + in_fragment * kEight;
+    takes_later_ = gated && eighth % 4 >= 2;
     bias_ = bias(column_);
     if (gated) bias_of_factors_ = bias(column_ + args.up_offset);
     if constexpr (kScales) {
@@ -89,7 +103,7 @@ class TileEpilogue {
     const bool plain = whole_ && args_.out_type == kOwn && args_.activation == kIdentity;
     if (plain && args_.adds == kAddsNothing)
       store_plain<false>(lane);
-    else if (plain)
+    else if (S::kPlainAdds && plain)
       store_plain<true>(lane);
     else
       store_any(lane);
@@ -235,47 +249,95 @@ class TileEpilogue {
       to += 2 * kRowsAtOnce * args_.out_stride;
     });
   }
-  // NaN come from NaN of the inputs' type, of `usual` or of arithmetic: their payloads do not wrap.
+  // NaN come from NaN of the inputs' type, of `usual` or of arithmetic: in that type their payloads
+  // do not wrap.
+  template <Element kTo = kElement>
   static __device__ __forceinline__ uint32_t rounded(float lo, float hi) {
     if constexpr (Here::kConvertsPairs)
-      return convert_pair<kElement>(lo, hi);
+      return convert_pair<kTo>(lo, hi);
+    else if constexpr (kTo == kElement)
+      return round_numbers<kTo, Rounding::kNearestEven>(lo, hi);
     else
-      return round_numbers<kElement, Rounding::kNearestEven>(lo, hi);
+      return round_pair<kTo, Rounding::kNearestEven>(lo, hi);
   }
+  // Results of any type, activation and boundary. A lane's sums of a turn are read while those of
+  // the turn before are worked on. Of gated rows half are factors: the lanes that would have these
+  // take results of the next turn.
   __device__ __forceinline__ void store_any(int lane) const {
+    const int turns = here(args_.up_offset) != 0 ? kTurns / 2 : kTurns;
 #pragma unroll 1
     for (int m = 0; m < S::kM; ++m) {
       unroll<S::kM>([&]<int one>() {
         if (m == one) unroll<2 * kWrites>([&]<int place>() { write<one, place>(); });
       });
+      Read next = read(0);
 #pragma unroll 1
-      for (int turn = 0; turn < kTurns; ++turn)
-        store_row(row_ + m * S::kFragment + turn * kRowsAtOnce, turned(read_, turn),
-                  of_row(m, turn, lane));
+      for (int nth = 0; nth < turns; ++nth) {
+        const Read now = next;
+        next = read(nth + 1 < turns ? nth + 1 : nth);
+        const int turn = turn_of(nth);
+        store_eight(row_ + m * S::kFragment + turn * kRowsAtOnce, now, of_row(m, turn, lane));
+      }
     }
   }
-  // Four neighbours and then the other four: activations are long.
-  __device__ __forceinline__ void store_row(int row, uint32_t at, float of_row) const {
-    if (row >= args_.m || !has_results_) return;
-#pragma unroll 1
-    for (int h = 0; h < 2; ++h, at += kHalfRow) {
-      const int column = column_ + 4 * h;
-      if (column >= args_.n) return;
-      f32x4 x = scaled(sums_at(at), scale_.half(h), of_row, bias_.half(h));
-      if (args_.adds == kAddsBefore) x = added(x, addend_at(row, column));
-      if (args_.activation != kIdentity)
-        for (int i = 0; i < 4; ++i) x[i] = activated(x[i], args_.activation);
-      if (args_.up_offset != 0)  // factors are 16 results further on, in the same row
-        x *= scaled(sums_at(at ^ 2 * 16), scale_of_factors_.half(h), of_row,
-                    bias_of_factors_.half(h));
-      if (args_.adds == kAddsBehind) x = added(x, addend_at(row, column));
-      if (args_.out_type == kFloat32)
-        put<float>(x, row, column);
-      else if (args_.out_type == kBfloat16)
-        put<uint16_t>(bits<Element::kBf16>(x), row, column);
-      else
-        put<uint16_t>(bits<Element::kF16>(x), row, column);
+  struct Read {
+    Eight sums, factors;
+  };
+  __device__ __forceinline__ int turn_of(int nth) const {
+    return here(args_.up_offset) != 0 ? 2 * nth + takes_later_ : nth;
+  }
+  __device__ __forceinline__ Read read(int nth) const {
+    const uint32_t at = turned(read_ ^ takes_later_ * kToFactors, turn_of(nth));
+    return {eight_at(at), here(args_.up_offset) != 0 ? eight_at(at ^ kToFactors) : Eight{}};
+  }
+  // Asked at loads and stores: whoever does not exist goes through loops as the others do.
+  __device__ __forceinline__ bool exists(int row, int column) const {
+    return row < args_.m && column < args_.n;
+  }
+  // Compared where it is asked: answers would take two scalar registers each.
+  static __device__ __forceinline__ int here(int x) {
+    x = uniform(x);
+    ordered::settle_uniform(x);
+    return x;
+  }
+  // Branches that are taken cost more than arithmetic: there are few, and only what is long is a
+  // loop over the halves, which change places in it.
+  __device__ __forceinline__ void store_eight(int row, const Read& read, float of_row) const {
+    Eight x;
+    unroll<2>(
+        [&]<int h>() { x.of[h] = scaled(read.sums.of[h], scale_.of[h], of_row, bias_.of[h]); });
+    if (here(args_.adds) == kAddsBefore) add_to(x, row);
+    if (here(args_.activation) != kIdentity) activate_both(x);
+    if (here(args_.up_offset) != 0) multiply(x, read.factors, of_row);
+    if (here(args_.adds) == kAddsBehind) add_to(x, row);
+    const int out_type = here(args_.out_type);
+    if (out_type == kFloat32) {
+      unroll<2>([&]<int h>() { put<float>(x.of[h], row, column_ + 4 * h); });
+      return;
     }
+    u32x4 results;
+    unroll<4>([&]<int i>() {
+      const float low = x.of[i / 2][i % 2 * 2], high = x.of[i / 2][i % 2 * 2 + 1];
+      results[i] = out_type == kOwn ? rounded<kElement>(low, high) : rounded<kOther>(low, high);
+    });
+    put<uint16_t>(results, row, column_);
+  }
+  __device__ __forceinline__ void activate_both(Eight& x) const {
+#pragma unroll 1
+    for (int h = 0; h < 2; ++h) {
+      f32x4 half = x.of[0];
+      activate(half, here(args_.activation));
+      x = {{x.of[1], half}};
+    }
+  }
+  __device__ __forceinline__ void multiply(Eight& x, const Eight& factors, float of_row) const {
+    unroll<2>([&]<int h>() {
+      x.of[h] *= scaled(factors.of[h], scale_of_factors_.of[h], of_row, bias_of_factors_.of[h]);
+    });
+  }
+  __device__ __forceinline__ void add_to(Eight& x, int row) const {
+#pragma unroll 1
+    for (int h = 0; h < 2; ++h) x = {{x.of[1], added(x.of[0], addend_at(row, column_ + 4 * h))}};
   }
   __device__ __forceinline__ f32x4 added(f32x4 x, f32x4 addend) const {
     return __builtin_elementwise_fma(addend, f32x4(args_.beta), x);
@@ -290,7 +352,7 @@ class TileEpilogue {
   __device__ __forceinline__ f32x4 addend_at(int row, int column) const {
     f32x4 x{};
     for (int i = 0; i < 4; ++i) {
-      if (column + i >= args_.n) break;
+      if (!exists(row, column + i)) break;
       const uint64_t from = addend(row, column + i, args_.out_type == kFloat32 ? 4 : 2);
       if (args_.out_type == kFloat32) {
         x[i] = *(const Global<float>*)from;
@@ -302,24 +364,23 @@ class TileEpilogue {
     }
     return x;
   }
-  static __device__ __forceinline__ f32x4 sums_at(uint32_t at) { return *(const Local<f32x4>*)at; }
-  template <Element kTo>
-  static __device__ __forceinline__ bf16x4 bits(f32x4 x) {
-    if constexpr (Here::kConvertsPairs)
-      return {convert_pair<kTo>(x[0], x[1]), convert_pair<kTo>(x[2], x[3])};
-    else
-      return round_pairs<kTo, Rounding::kNearestEven>(x);
+  static __device__ __forceinline__ Eight eight_at(uint32_t at) {
+    const auto* halves = (const Local<f32x4>*)at;
+    return {{halves[0], halves[kHalfRow / 16]}};
   }
-  template <class Out, class Four>
-  __device__ __forceinline__ void put(Four four, int row, int column) const {
-    using Elements = Out __attribute__((ext_vector_type(4)));
-    const auto elements = __builtin_bit_cast(Elements, four);
+  // 16 bytes of neighbours.
+  template <class Out, class Bits>
+  __device__ __forceinline__ void put(Bits bits, int row, int column) const {
+    constexpr int kCount = 16 / sizeof(Out);
+    using Elements = Out __attribute__((ext_vector_type(kCount)));
+    const auto elements = __builtin_bit_cast(Elements, bits);
     auto* to = (Global<Out>*)address(row, column, sizeof(Out));
-    if (whole_)
-      *(Global<Elements>*)to = elements;
-    else
-      unroll<4>([&]<int i>() {
-        if (column + i < args_.n) to[i] = elements[i];
+    if (here(whole_)) {
+      if (exists(row, column)) *(Global<Elements>*)to = elements;
+    } else {
+      unroll<kCount>([&]<int i>() {
+        if (exists(row, column + i)) to[i] = elements[i];
       });
+    }
   }
 };

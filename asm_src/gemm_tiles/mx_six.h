@@ -12,6 +12,7 @@ template <int kM_, int kN_, int kWavesM_, class Elements_>
 struct SixBitShape : TileShape<kM_, kN_, kWavesM_, 2, Elements_, false, false> {
   using Base = TileShape<kM_, kN_, kWavesM_, 2, Elements_, false, false>;
   static constexpr int kRowBytes = 96, kChunks = 6, kStages = 3;
+  static constexpr bool kPlainAdds = false;  // the compiler finds no registers for it
   static constexpr int kLoadBytes = 1024, kLoadsOfFragment = 3;
   static constexpr int kFragmentBytes = kLoadsOfFragment * kLoadBytes;
   // Each wave loads a quarter of the fragments of A and of B.

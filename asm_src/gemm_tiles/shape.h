@@ -55,6 +55,8 @@ struct TileShape {
   // lines.
   static constexpr int kTogether = (kN & (kN - 1)) == 0 ? kN : 2;
   static constexpr int kGroups = (kN + kTogether - 1) / kTogether;
+  // What is added has code without branches: where it all stays within the instruction cache.
+  static constexpr bool kPlainAdds = kGroups == 1 || !Elements::kIs8Bit;
   // Of every second wave the rows of B begin in the middle of a period of the swizzle.
   static constexpr bool kOddB = kDirect && !kBByK && kBlocksB % 2 != 0;
   static_assert(!kDirect || kAByK || kBlocksA % 2 == 0);
