@@ -134,6 +134,13 @@ def test_kernarg_offsets_are_those_the_kernel_reads(row: dict[str, Any]) -> None
     compile_text("\n".join(lines))
 
 
+def test_products_fit_the_instruction_cache() -> None:
+    # What is beyond it comes from memory in every launch.
+    cache_bytes = 64 * 1024
+    sizes = {row["symbol"]: row["bytes"] for row in ROWS if row["op"] == "gemm_nt"}
+    assert sizes and {name: size for name, size in sizes.items() if size > cache_bytes} == {}
+
+
 def test_raw_assembly_only_in_instruction_wrappers() -> None:
     sources = [*(ROOT / "asm_src").rglob("*.h"), *(ROOT / "asm_src").rglob("*.hip")]
     outside = [path for path in sources if path.parent.name != "isa"]
