@@ -3,7 +3,12 @@
 #pragma once
 #include "isa/ordered_dwords.h"
 // clang-format off
+#ifdef HAS_SCALES
+#include "args/gemm_8bit.h"
+using GemmArgs = Gemm8BitArgs;
+#else
 #include "args/gemm.h"
+#endif
 // clang-format on
 
 enum OutType { kFloat32, kBfloat16, kFloat16 };
@@ -16,7 +21,7 @@ class LateArguments {
     const auto base = (uint64_t)__builtin_amdgcn_kernarg_segment_ptr();
     ordered::s_load_dwordx8<kFirst>(first_, base);
     ordered::s_load_dwordx8<kFirst + sizeof(u32x8)>(second_, base);
-    ordered::s_load_dwordx2<kFirst + 2 * sizeof(u32x8)>(third_, base);
+    load(third_, base);
   }
   // All arguments are there.
   __device__ __forceinline__ void wait(GemmArgs& args) {
@@ -32,13 +37,22 @@ class LateArguments {
   }
 
  private:
+  using Last = uint32_t __attribute__((
+      ext_vector_type((sizeof(GemmArgs) - __builtin_offsetof(GemmArgs, out)) / 4 - 16)));
   struct Dwords {
     uint32_t of[sizeof(GemmArgs) / 4];
   };
   static constexpr int kFirst = __builtin_offsetof(GemmArgs, out);
-  static constexpr int kNumEach = 8, kNumLast = 2;
+  static constexpr int kNumEach = 8, kNumLast = sizeof(Last) / 4;
   static_assert(sizeof(GemmArgs) == kFirst + 4 * (2 * kNumEach + kNumLast));
 
+  static __device__ __forceinline__ void load(u32x2& d, uint64_t base) {
+    ordered::s_load_dwordx2<kFirst + 2 * sizeof(u32x8)>(d, base);
+  }
+  static __device__ __forceinline__ void load(u32x8& d, uint64_t base) {
+    ordered::s_load_dwordx8<kFirst + 2 * sizeof(u32x8)>(d, base);
+  }
+
   u32x8 first_, second_;
-  u32x2 third_;
+  Last third_;
 };
