@@ -15,6 +15,7 @@ from build_scripts.toolchain import LLVM22
 
 _HEADER, _STRUCT = "gemm.h", "GemmArgs"
 _OF_8_BITS = "gemm_8bit.h", "Gemm8BitArgs"
+_OF_ANY = "gemm_any.h", "GemmAnyArgs"  # alignment, and number of products
 
 # Rows of a fragment, fragments along m and along n of a wave, waves along m and along k, steps of k
 # in flight. Chosen by the model, among twice as many: one wave a workgroup, where registers allow,
@@ -143,6 +144,9 @@ def _member(
         **({"HAS_SCALES": 1} if is_8_bit else {}),
     }
     header, struct = _OF_8_BITS if is_8_bit else (_HEADER, _STRUCT)
+    if any_alignment:
+        defines["ANY_ALIGNMENT"] = 1
+        header, struct = _OF_ANY
     return {
         **of_product(arch.name, dtype, name_of_tile, header, struct, defines, layout),
         "dtype": of_a,
@@ -170,7 +174,7 @@ def _member(
             "max_n": MAX_GRID_YZ * _XCDS * tile * tiles_n,
             "max_k": _MAX_INDEX if any_alignment else MAX_ALIGNED_STRIDE,
             "max_splits": _MAX_SPLITS,
-            "max_products": 0,
+            "max_products": MAX_GRID_YZ if any_alignment else 0,
         },
         "names_acc": not any_alignment,
     }

@@ -3,11 +3,17 @@
 #pragma once
 #include "isa/ordered_dwords.h"
 // clang-format off
-#ifdef HAS_SCALES
+#if defined(ANY_ALIGNMENT)
+#include "args/gemm_any.h"
+using GemmArgs = GemmAnyArgs;
+inline constexpr int kEndOfLate = __builtin_offsetof(GemmArgs, a_batch);
+#elif defined(HAS_SCALES)
 #include "args/gemm_8bit.h"
 using GemmArgs = Gemm8BitArgs;
+inline constexpr int kEndOfLate = sizeof(GemmArgs);
 #else
 #include "args/gemm.h"
+inline constexpr int kEndOfLate = sizeof(GemmArgs);
 #endif
 // clang-format on
 
@@ -37,14 +43,14 @@ class LateArguments {
   }
 
  private:
-  using Last = uint32_t __attribute__((
-      ext_vector_type((sizeof(GemmArgs) - __builtin_offsetof(GemmArgs, out)) / 4 - 16)));
+  using Last = uint32_t
+      __attribute__((ext_vector_type((kEndOfLate - __builtin_offsetof(GemmArgs, out)) / 4 - 16)));
   struct Dwords {
     uint32_t of[sizeof(GemmArgs) / 4];
   };
   static constexpr int kFirst = __builtin_offsetof(GemmArgs, out);
   static constexpr int kNumEach = 8, kNumLast = sizeof(Last) / 4;
-  static_assert(sizeof(GemmArgs) == kFirst + 4 * (2 * kNumEach + kNumLast));
+  static_assert(kEndOfLate == kFirst + 4 * (2 * kNumEach + kNumLast));
 
   static __device__ __forceinline__ void load(u32x2& d, uint64_t base) {
     ordered::s_load_dwordx2<kFirst + 2 * sizeof(u32x8)>(d, base);

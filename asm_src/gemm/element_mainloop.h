@@ -64,7 +64,7 @@ struct ElementMainloop {
         multiply<i % (kAhead + 1)>(at);
         at += i % 2 == 0 ? kLine / 2 : kLine / 2 + kLine * (S::kWavesK - 1);
       });
-      if constexpr ((kAByK && kBByK) || Elements::kBytes == 1) arrive();
+      if constexpr (kBByK || Elements::kBytes == 1) arrive();
     }
     ordered::s_waitcnt<0, ordered::kAnyLgkm>();
   }

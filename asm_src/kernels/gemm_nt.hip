@@ -4,12 +4,14 @@
 //
 // One code object per member of the family: the build defines KERNEL (its name), TILE, TILES_M,
 // TILES_N, WAVES_M, WAVES_K, DEPTH, ELEMENTS (types), LAST (its last accumulation register),
-// MAINLOOP, of 8-bit operands HAS_SCALES, and from the struct of the arguments PARAMETERS and
-// ARGUMENTS: each field is a parameter of its own, so that the first ones can come in SGPRs.
-// Grid: x = 8 times the parts, y = ceil(m / rows of m), z = ceil(n / (8 tile_n)). Workgroups go
-// round robin over the 8 XCDs, so that what works on a tile of n, all rows of m and all parts, is
-// started together on one XCD: its L2 fetches B once and holds the parts. A tile has as many
-// columns as it can hold or fewer, so that each XCD gets as many as the others.
+// MAINLOOP, of 8-bit operands HAS_SCALES, for any alignment ANY_ALIGNMENT, and from the struct of
+// the arguments PARAMETERS and ARGUMENTS: each field is a parameter of its own, so that the first
+// ones can come in SGPRs. Grid: x = 8 times the parts, y = ceil(m / rows of m), of each product of
+// a batch, z = ceil(n / (8 tile_n)). Workgroups go round robin over the 8 XCDs, so that what works
+// on a tile of n, all rows of m and all parts, is started together on one XCD: its L2 fetches B
+// once and holds the parts. A tile has as many columns as it can hold or fewer, so that each XCD
+// gets as many as the others.
+#include "gemm/batch.h"
 #include "gemm/element_mainloop.h"
 #include "gemm/epilogue.h"
 #ifdef HAS_SCALES
@@ -30,7 +32,8 @@ __device__ __forceinline__ void gemm_nt(GemmArgs args) {
   __shared__ u32x4 lds[S::kLdsBytes / 16];
   const uint32_t x = __builtin_amdgcn_workgroup_id_x();
   const int split = x / 8;
-  const int tile_m = __builtin_amdgcn_workgroup_id_y();
+  const Batch<S, GemmArgs> batch(args, __builtin_amdgcn_workgroup_id_y());
+  const int tile_m = batch.tile_m;
   const int tile_n = 8 * __builtin_amdgcn_workgroup_id_z() + x % 8;
   const Rows<S::kTile> rows{args.up_offset};
   const int first_m = tile_m * S::kRowsM, first_n = tile_n * args.tile_n;
@@ -54,6 +57,7 @@ __device__ __forceinline__ void gemm_nt(GemmArgs args) {
   Terms terms;
   terms.load(args.bias, first_n, args.n, rows, wave_k, lane);
   late.wait(args);
+  batch.move_late(args);
   terms.load_late(args, first_m, first_n, rows, wave_m, lane);
   const int tiles_m = uint32_t(args.m + S::kRowsM - 1) / S::kRowsM;
   const int tile = tile_n * tiles_m + tile_m;

@@ -139,7 +139,8 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     fixed_of_one: float = _START_CLK + _FRAGMENT_CLK * fragments + _EXCHANGE_CLK * (waves > 1)
     at_all, each = (_SPLIT_CLK, _PART_CLK) if problem.deterministic else (_ADD_CLK, _ADDED_CLK)
     # Results are in the L2 until the end, which lasts until HBM has them.
-    written = m * n * WORD_BYTES / num_xcds / hbm_bytes_per_clk
+    products = problem.products
+    written = products * m * n * WORD_BYTES / num_xcds / hbm_bytes_per_clk
     by_elements = kernel.accepts["k_multiple"] == 1
     factor = _ELEMENT_FACTOR if by_elements else 1
     of_all = _BY_K_FACTOR if by_elements and any(problem.by_k) else 1
@@ -150,7 +151,7 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     def memory_clk(columns: int) -> float:
         """Each XCD reads its rows of B, and all of A."""
         rows = -(-n // (columns * num_xcds)) * columns * operands_of_column
-        return (min(rows, b_rows) + m) * row_bytes / hbm_bytes_per_clk
+        return products * (min(rows, b_rows) + m) * row_bytes / hbm_bytes_per_clk
 
     def at_least(splits: int, columns: int) -> float:
         split = at_all + each * splits * fragments if splits > 1 else 0.0
@@ -158,7 +159,7 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
 
     def estimate(splits: int, columns: int) -> Estimate:
         memory = memory_clk(columns)
-        tiles = -(-n // (columns * num_xcds)) * tiles_m  # of an XCD
+        tiles = -(-n // (columns * num_xcds)) * tiles_m * products  # of an XCD
         workgroups = tiles * splits
         full, late = divmod(workgroups, cus)
         of_cu = full + (late > 0)  # of the CU with most
