@@ -270,11 +270,11 @@ def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match=r"b has shape \(3, 24, 64\); with a of \(2, 10, 64\)"):
         amdattn.gemm(some(2, 10, 64), b)
     with pytest.raises(amdattn.UnsupportedProblem, match="k=63"):
-        amdattn.gemm(some(2, 10, 63), some(2, 24, 63))
+        amdattn.grouped_gemm(some(10, 63), some(3, 24, 63), [10, 0, 0])
     with pytest.raises(
         amdattn.UnsupportedProblem, match=r"n=23 is not built \(have multiples of 2"
     ):
-        amdattn.gemm(some(2, 10, 64), some(2, 64, 23), layout="nn")
+        amdattn.grouped_gemm(a, some(3, 64, 23), [10, 0, 0], layout="nn")
     with pytest.raises(TypeError, match="group_sizes is None; it must be an array"):
         amdattn.grouped_gemm(a, b, None)
 
