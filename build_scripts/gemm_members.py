@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from amdattn.arch.architectures import ARCHITECTURES
+from amdattn.arch.architectures import ARCHITECTURES, Architecture
 from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm.grids import PARTS
-from amdattn.ops.gemm.problem import by_k
+from amdattn.ops.gemm.problem import SCALES_OF_ROWS, by_k
 from build_scripts import preload
 from build_scripts.limits import MAX_GRID_YZ
 from build_scripts.toolchain import LLVM22
 
 _HEADER, _STRUCT = "gemm.h", "GemmArgs"
+_OF_8_BITS = "gemm_8bit.h", "Gemm8BitArgs"
+_OF_ANY = "gemm_any.h", "GemmAnyArgs"  # alignment, and number of products
 
 # Rows of a fragment, fragments along m and along n of a wave, waves along m and along k, steps of k
 # in flight. Chosen by the model, among twice as many: one wave a workgroup, where registers allow,
@@ -39,7 +41,13 @@ _OF_LONG_PRODUCTS = (
     ("m64n48", 16, 4, 3, 1, 2, 3),
 )
 _ANY = ("any", 16, 1, 1, 1, 4, 1)  # any alignment, element by element
+# Of 8-bit types a step has twice the elements in as many bytes. Others of the table were within 2 %
+# of one of these, or never the fastest. Of two different types, which gradients have, fewer.
+_OF_ONE_8_BIT_TYPE = ("m8n8", "m16n16k1", "m16n32", "m32n32k1", "m32n32k2", "m32n48", "m64n64")
+_OF_TWO_8_BIT_TYPES = ("m16n16k1", "m32n32k1", "m64n64")
 ELEMENTS = {"bf16": "kBf16", "fp16": "kF16"}
+# Types of a and of b by the name of a kernel: what the architecture calls them.
+NAMES_OF_8_BITS = ("e4m3", "e4m3_e5m2", "e5m2_e4m3", "e5m2")
 _MATRIX, _LINE = 16, 64
 _ALONE = (None, "silu", "gelu_tanh", "gelu")
 OUT_DTYPES = ["float32", "bfloat16", "float16"]
@@ -59,9 +67,20 @@ def gemm_members() -> Iterator[dict[str, Any]]:
         aligned = {member[0]: member for member in (*_ALIGNED, *others)}
         for dtype in ELEMENTS:
             for member in (*aligned.values(), _ANY):
-                yield _member(arch.name, dtype, "nt", *member)
+                yield _member(arch, dtype, "nt", *member)
             for layout in ("nn", "tn"):
-                yield _member(arch.name, dtype, layout, *_ANY)
+                yield _member(arch, dtype, layout, *_ANY)
+        for dtype in NAMES_OF_8_BITS:
+            for name in _OF_TWO_8_BIT_TYPES if "_" in dtype else _OF_ONE_8_BIT_TYPE:
+                yield _member(arch, dtype, "nt", *aligned[name])
+            yield _member(arch, dtype, "nt", *_ANY)
+
+
+def types_of(arch: Architecture, dtype: str) -> tuple[str, str]:
+    """Element types of a and of b by their name in that of a kernel."""
+    of_a, of_b = (dtype.split("_") * 2)[:2]
+    types = {"e4m3": arch.fp8, "e5m2": arch.bf8}
+    return types.get(of_a, of_a), types.get(of_b, of_b)
 
 
 def of_product(
@@ -91,7 +110,7 @@ def of_product(
 
 
 def _member(
-    arch: str,
+    arch: Architecture,
     dtype: str,
     layout: str,
     name_of_tile: str,
@@ -103,6 +122,14 @@ def _member(
     depth: int,
 ) -> dict[str, Any]:
     any_alignment = name_of_tile == "any"
+    is_8_bit = dtype in NAMES_OF_8_BITS
+    of_a, of_b = types_of(arch, dtype)
+    if is_8_bit:
+        kinds = (f"ByteElement::k{one.capitalize()}" for one in (dtype.split("_") * 2)[:2])
+        elements = f"Bytes<{', '.join(kinds)}>"
+    else:
+        elements = f"Words<Element::{ELEMENTS[dtype]}>"
+    per_word = 2 if is_8_bit else 1  # elements of 16 bits
     are_by_k = ", ".join(str(int(one)) for one in by_k(layout))
     defines = {
         "TILE": tile,
@@ -111,37 +138,43 @@ def _member(
         "WAVES_M": waves_m,
         "WAVES_K": waves_k,
         "DEPTH": depth,
-        "ELEMENT": ELEMENTS[dtype],
+        "ELEMENTS": elements,
         "LAST": 4 * tiles_m * tiles_n - 1,
         "MAINLOOP": f"ElementMainloop<S, {are_by_k}>" if any_alignment else "Mainloop<S>",
+        **({"HAS_SCALES": 1} if is_8_bit else {}),
     }
+    header, struct = _OF_8_BITS if is_8_bit else (_HEADER, _STRUCT)
+    if any_alignment:
+        defines["ANY_ALIGNMENT"] = 1
+        header, struct = _OF_ANY
     return {
-        **of_product(arch, dtype, name_of_tile, _HEADER, _STRUCT, defines, layout),
+        **of_product(arch.name, dtype, name_of_tile, header, struct, defines, layout),
+        "dtype": of_a,
         "source": "kernels/gemm_nt.hip",
         "params": {
             "mfma": tile,
-            "step": max(_LINE, 512 // tile),
+            "step": max(_LINE, 512 // tile) * (1 if any_alignment else per_word),
             "waves_k": waves_k,
             "steps_in_flight": depth,
         },
         "grid": PARTS,
         "accepts": {
-            "b_dtype": [as_dtype(dtype).name],
-            "scales": [None],
-            "pointer_align_bytes": 2 if any_alignment else 4,
-            "stride_multiple": 1 if any_alignment else 2,
+            "b_dtype": [as_dtype(of_b).name],
+            "scales": [None, *SCALES_OF_ROWS] if is_8_bit else [None],
+            "pointer_align_bytes": 2 // per_word if any_alignment else 4,
+            "stride_multiple": 1 if any_alignment else 2 * per_word,
             "row_stride": [-(2**31), 2**31 - 1] if any_alignment else [0, MAX_ALIGNED_STRIDE],
             "layout": layout,
             "m_multiple": 1,
             "n_multiple": 1,
-            "k_multiple": 1 if any_alignment else 8,
+            "k_multiple": 1 if any_alignment else 8 * per_word,
             "out_dtype": OUT_DTYPES,
             "activation": [one for one in ACTIVATIONS if tile == _MATRIX or one in _ALONE],
             "max_m": MAX_GRID_YZ * tile * tiles_m * waves_m,
             "max_n": MAX_GRID_YZ * _XCDS * tile * tiles_n,
             "max_k": _MAX_INDEX if any_alignment else MAX_ALIGNED_STRIDE,
             "max_splits": _MAX_SPLITS,
-            "max_products": 0,
+            "max_products": MAX_GRID_YZ if any_alignment else 0,
         },
         "names_acc": not any_alignment,
     }

@@ -31,6 +31,9 @@ PRODUCTS = (
     *((10240, 5120), (7168, 2048)),
 )
 ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
+# Those that kernels for few rows and for many compete for, of layers of Llama 3.
+PRODUCTS_BETWEEN = ((4096, 4096), (14336, 4096), (4096, 14336), (6144, 4096))
+ROWS_BETWEEN = (24, 48, 96, 192, 256, 384, 512)
 CANDIDATES = 12
 
 
@@ -52,13 +55,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--output", type=Path, default=gemm_table.shipped_path(), metavar="FILE")
-    parser.add_argument("--products", type=product, nargs="+", default=PRODUCTS, metavar="N,K")
-    parser.add_argument("--rows", type=int, nargs="+", default=ROWS, metavar="M")
+    parser.add_argument("--products", type=product, nargs="+", metavar="N,K")
+    parser.add_argument("--rows", type=int, nargs="+", metavar="M")
     parser.add_argument(
         "--candidates", type=int, default=CANDIDATES, help="model so many; 0: all choices"
     )
     options = parser.parse_args(arguments)
-    problems = [GemmProblem(m, n, k) for n, k in options.products for m in options.rows]
+    sets = [(options.products or PRODUCTS, options.rows or ROWS)]
+    if not options.products and not options.rows:
+        sets.append((PRODUCTS_BETWEEN, ROWS_BETWEEN))
+    problems = [GemmProblem(m, n, k) for some, rows in sets for n, k in some for m in rows]
     found = []
     props, operation = runtime.device_props(), registry.operation("gemm")
     with progress_bar() as progress:

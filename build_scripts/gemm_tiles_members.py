@@ -13,6 +13,7 @@ from build_scripts.gemm_members import (
     ACTIVATIONS,
     ELEMENTS,
     MAX_ALIGNED_STRIDE,
+    NAMES_OF_8_BITS,
     OUT_DTYPES,
     of_product,
 )
@@ -34,8 +35,6 @@ _UNEVEN_TILES = {
 _WAVES_BY_K = 2  # along m, of operands that are stored by k
 _HEADER, _STRUCT = "gemm_tiles.h", "GemmTilesArgs"
 _ROW_BYTES, _FRAGMENT = 128, 32  # of a row, of a step
-# 8-bit types of a and of b by the name of a kernel: what the architecture calls them.
-_OF_8_BITS = ("e4m3", "e4m3_e5m2", "e5m2_e4m3", "e5m2")
 _MAX_SPLITS = 16
 _MAX_PRODUCTS = 2**20  # of a launch
 _MAX_ROWS = 2**30  # rows behind the last tile must fit 32 bits, too
@@ -44,7 +43,7 @@ _MAX_ROWS = 2**30  # rows behind the last tile must fit 32 bits, too
 def gemm_tiles_members() -> Iterator[dict[str, Any]]:
     """Every member."""
     for arch in ARCHITECTURES.values():
-        for dtype in (*ELEMENTS, *_OF_8_BITS):
+        for dtype in (*ELEMENTS, *NAMES_OF_8_BITS):
             for layout in LAYOUTS if dtype in ELEMENTS else ("nt",):
                 for member in (*_TILES, *_UNEVEN_TILES[arch.converts_bf16]):
                     if layout == "nt" or member[3] == _WAVES_BY_K:

@@ -3,7 +3,18 @@
 #pragma once
 #include "isa/ordered_dwords.h"
 // clang-format off
+#if defined(ANY_ALIGNMENT)
+#include "args/gemm_any.h"
+using GemmArgs = GemmAnyArgs;
+inline constexpr int kEndOfLate = __builtin_offsetof(GemmArgs, a_batch);
+#elif defined(HAS_SCALES)
+#include "args/gemm_8bit.h"
+using GemmArgs = Gemm8BitArgs;
+inline constexpr int kEndOfLate = sizeof(GemmArgs);
+#else
 #include "args/gemm.h"
+inline constexpr int kEndOfLate = sizeof(GemmArgs);
+#endif
 // clang-format on
 
 enum OutType { kFloat32, kBfloat16, kFloat16 };
@@ -16,7 +27,7 @@ class LateArguments {
     const auto base = (uint64_t)__builtin_amdgcn_kernarg_segment_ptr();
     ordered::s_load_dwordx8<kFirst>(first_, base);
     ordered::s_load_dwordx8<kFirst + sizeof(u32x8)>(second_, base);
-    ordered::s_load_dwordx2<kFirst + 2 * sizeof(u32x8)>(third_, base);
+    load(third_, base);
   }
   // All arguments are there.
   __device__ __forceinline__ void wait(GemmArgs& args) {
@@ -32,13 +43,22 @@ class LateArguments {
   }
 
  private:
+  using Last = uint32_t
+      __attribute__((ext_vector_type((kEndOfLate - __builtin_offsetof(GemmArgs, out)) / 4 - 16)));
   struct Dwords {
     uint32_t of[sizeof(GemmArgs) / 4];
   };
   static constexpr int kFirst = __builtin_offsetof(GemmArgs, out);
-  static constexpr int kNumEach = 8, kNumLast = 2;
-  static_assert(sizeof(GemmArgs) == kFirst + 4 * (2 * kNumEach + kNumLast));
+  static constexpr int kNumEach = 8, kNumLast = sizeof(Last) / 4;
+  static_assert(kEndOfLate == kFirst + 4 * (2 * kNumEach + kNumLast));
+
+  static __device__ __forceinline__ void load(u32x2& d, uint64_t base) {
+    ordered::s_load_dwordx2<kFirst + 2 * sizeof(u32x8)>(d, base);
+  }
+  static __device__ __forceinline__ void load(u32x8& d, uint64_t base) {
+    ordered::s_load_dwordx8<kFirst + 2 * sizeof(u32x8)>(d, base);
+  }
 
   u32x8 first_, second_;
-  u32x2 third_;
+  Last third_;
 };

@@ -6,7 +6,9 @@
 
 template <class S, bool kAByK, bool kBByK>
 struct ElementMainloop {
-  using Row = const Global<uint16_t>*;
+  using Elements = typename S::Elements;
+  using Row = const Global<typename Elements::Stored>*;
+  static constexpr int kUnit = 1;
   static_assert(S::kTile == kMatrix && S::kTilesM == 1 && S::kTilesN == 1);
   static constexpr int kAhead = 2;   // half lines that are under way
   static constexpr int kLoads = 16;  // of a half line
@@ -45,8 +47,8 @@ struct ElementMainloop {
       from_b[i] = row_b + (kBByK ? k * int64_t(step_b) : k);
     });
     unroll<8>([&]<int i>() {
-      ordered::global_load_ushort(a[kSlot][i], from_a[i]);
-      ordered::global_load_ushort(b[kSlot][i], from_b[i]);
+      Elements::load(a[kSlot][i], from_a[i]);
+      Elements::load(b[kSlot][i], from_b[i]);
     });
     for (int i = 0; i < 8; ++i) ordered::keep(from_a[i], from_b[i]);
     ordered::end_clause();
@@ -62,7 +64,7 @@ struct ElementMainloop {
         multiply<i % (kAhead + 1)>(at);
         at += i % 2 == 0 ? kLine / 2 : kLine / 2 + kLine * (S::kWavesK - 1);
       });
-      if constexpr (kAByK && kBByK) arrive();
+      if constexpr (kBByK || Elements::kBytes == 1) arrive();
     }
     ordered::s_waitcnt<0, ordered::kAnyLgkm>();
   }
@@ -88,20 +90,21 @@ struct ElementMainloop {
   }
   template <int kSlot>
   __device__ __forceinline__ void multiply(int at) {
-    bf16x8 elements_a, elements_b;
+    constexpr int kOfDword = 4 / Elements::kBytes;
+    typename Elements::Packed elements_a, elements_b;
     unroll<8>([&]<int i>() {
       ordered::settle(a[kSlot][i]);
       ordered::settle(b[kSlot][i]);
       const bool there = at + i < end;
       const uint32_t element_a = there ? a[kSlot][i] : 0, element_b = there ? b[kSlot][i] : 0;
-      if constexpr (i % 2 == 0) {
-        elements_a[i / 2] = element_a;
-        elements_b[i / 2] = element_b;
+      if constexpr (i % kOfDword == 0) {
+        elements_a[i / kOfDword] = element_a;
+        elements_b[i / kOfDword] = element_b;
       } else {
-        elements_a[i / 2] |= element_a << 16;
-        elements_b[i / 2] |= element_b << 16;
+        elements_a[i / kOfDword] |= element_a << 32 / kOfDword * (i % kOfDword);
+        elements_b[i / kOfDword] |= element_b << 32 / kOfDword * (i % kOfDword);
       }
     });
-    sum = mma<S::kElement>(elements_b, elements_a, sum);
+    sum = Elements::mma(elements_b, elements_a, sum);
   }
 };

@@ -28,7 +28,8 @@ struct Bias {
       ordered::end_clause();
     });
   }
-  __device__ __forceinline__ void wait() {
+  __device__ __forceinline__ void load_late(const GemmArgs&, int, int, Rows<S::kTile>, int, int) {}
+  __device__ __forceinline__ void wait(const GemmArgs&) {
     ordered::s_waitcnt<0, ordered::kAnyLgkm>();
     for (auto& four : bits)
       for (auto& one : four) ordered::settle(one);
@@ -36,9 +37,14 @@ struct Bias {
       for (int i = 0; i < 4; ++i) values[o][i] = float_of<S::kElement>(bits[o][i]);
     });
   }
+  // The oth of the fragments that the wave finishes.
+  __device__ __forceinline__ f32x4 applied(f32x4 sum, float alpha, int o, int, int) const {
+    return __builtin_elementwise_fma(sum, f32x4(alpha), values[o]);
+  }
 };
 
-template <class S, class Loop>
+// Terms: `Bias`, or `Scales` of 8-bit operands.
+template <class S, class Loop, class Terms>
 struct Epilogue {
   using Sums = typename Splits<S>::Sums;
 
@@ -92,23 +98,23 @@ struct Epilogue {
   __device__ __forceinline__ f32x4 factors(f32x4 x) const {
     return from_lane(x, lane ^ kWaveLanes / 2);
   }
-  __device__ __forceinline__ f32x4 scaled(f32x4 sum, const Bias<S>& bias, int o) const {
-    return __builtin_elementwise_fma(sum, f32x4(args.alpha), bias.values[o]);
+  __device__ __forceinline__ f32x4 finished(f32x4 sum, const Terms& terms, int o, int f) const {
+    return terms.applied(sum, args.alpha, o, f, lane);
   }
-  __device__ __forceinline__ void operator()(Claim<S>& claim, const Bias<S>& bias) const {
+  __device__ __forceinline__ void operator()(Claim<S>& claim, const Terms& terms) const {
     if (__builtin_expect(place.special == 0, true))
-      plain(bias);
+      plain(terms);
     else
-      any(claim, bias);
+      any(claim, terms);
   }
 
  private:
-  __device__ __forceinline__ void plain(const Bias<S>& bias) const {
+  __device__ __forceinline__ void plain(const Terms& terms) const {
     Sums sums;
     reduce_waves(sums);
-    S::owned(wave_k, [&]<int o>(int f) { place.store_plain(scaled(sums[o], bias, o), f); });
+    S::owned(wave_k, [&]<int o>(int f) { place.store_plain(finished(sums[o], terms, o, f), f); });
   }
-  __device__ __forceinline__ void any(Claim<S>& claim, const Bias<S>& bias) const {
+  __device__ __forceinline__ void any(Claim<S>& claim, const Terms& terms) const {
     Sums sums;
     const bool is_split = args.num_splits > 1;
     Addend<S> addend;
@@ -118,7 +124,7 @@ struct Epilogue {
     if (is_split && !splits.reduce(sums)) return;
     addend.settle();
     S::owned(wave_k, [&]<int o>(int f) {
-      f32x4 x = scaled(sums[o], bias, o);
+      f32x4 x = finished(sums[o], terms, o, f);
       if (args.adds == kAddsBefore) x = addend.added(x, args.beta, place.out_type, o);
       if (args.activation != kIdentity) {
         const f32x4 factor = rows.up_offset ? factors(x) : f32x4(1);

@@ -8,6 +8,8 @@
 
 template <class S>
 struct Mainloop {
+  // Elements of k, and of strides, are counted by so many: of 8 bits two are one here.
+  static constexpr int kUnit = 2 / S::Elements::kBytes;
   // Lane l holds 8 elements of k from 8 * (l / kTile) on, of row l % kTile of a tile, of each part
   // of a step.
   bf16x8 a[S::kDepth][S::kTilesM][S::kParts], b[S::kDepth][S::kTilesN][S::kParts];
@@ -135,7 +137,7 @@ struct Mainloop {
   template <int kSlot, int q, int m, int n>
   __device__ __forceinline__ void multiply() {
     constexpr int kPart = q / S::kOperands, kNth = q % S::kOperands;
-    ordered::mma_into_acc<S::kElement, kMatrix, Sums::template kRegister<m * S::kTilesN + n>>(
+    S::Elements::template mma_into_acc<Sums::template kRegister<m * S::kTilesN + n>>(
         operand_of<S::kOperands>(b[kSlot][n][kPart], kNth),
         operand_of<S::kOperands>(a[kSlot][m][kPart], kNth));
   }

@@ -1,8 +1,8 @@
 // Sizes of one member of the decode GEMM family, all known at compile time.
 #pragma once
 #include "arch/limits.h"
+#include "gemm/elements.h"
 #include "isa/unroll.h"
-#include "tile/element.h"
 #include "tile/operand.h"
 
 inline constexpr int kLine = 64;  // elements of k in a cache line of 128 bytes
@@ -34,15 +34,16 @@ struct Rows {
 // rows of their own: of the products of all with all those of the same part count, a block on the
 // diagonal each, and are added up at the end.
 template <int kTile_, int kTilesM_, int kTilesN_, int kWavesM_, int kWavesK_, int kDepth_,
-          Element kElement_>
+          class Elements_>
 struct Shape {
-  static constexpr Element kElement = kElement_;
+  using Elements = Elements_;
+  static constexpr Element kElement = Elements::kResult;  // as which results leave best
   static constexpr int kTile = kTile_;
   static constexpr int kTilesM = kTilesM_, kTilesN = kTilesN_;  // of kTile rows, of a wave
   static constexpr int kPart = 8 * kWaveLanes / kTile;          // of k in a fragment
   static constexpr int kStep = kPart > kLine ? kPart : kLine;   // of k in a step: whole lines
   static constexpr int kParts = kStep / kPart;
-  static constexpr int kOperands = 8 / Here::kOperandElements;  // of a load
+  static constexpr int kOperands = Elements::kOperands;  // of a load
   // Waves next to each other along m, and waves that take turns along k.
   static constexpr int kWavesM = kWavesM_, kWavesK = kWavesK_, kWaves = kWavesM * kWavesK;
   static constexpr int kLanes = kWaves * kWaveLanes;

@@ -3,31 +3,47 @@
 // activation or behind it.
 //
 // One code object per member of the family: the build defines KERNEL (its name), TILE, TILES_M,
-// TILES_N, WAVES_M, WAVES_K, DEPTH, ELEMENT, LAST (its last accumulation register), MAINLOOP, and
-// from the struct of the arguments PARAMETERS and ARGUMENTS: each field is a parameter of its own,
-// so that the first ones can come in SGPRs.
-// Grid: x = 8 times the parts, y = ceil(m / rows of m), z = ceil(n / (8 tile_n)). Workgroups go
-// round robin over the 8 XCDs, so that what works on a tile of n, all rows of m and all parts, is
-// started together on one XCD: its L2 fetches B once and holds the parts. A tile has as many
-// columns as it can hold or fewer, so that each XCD gets as many as the others.
+// TILES_N, WAVES_M, WAVES_K, DEPTH, ELEMENTS (types), LAST (its last accumulation register),
+// MAINLOOP, of 8-bit operands HAS_SCALES, for any alignment ANY_ALIGNMENT, and from the struct of
+// the arguments PARAMETERS and ARGUMENTS: each field is a parameter of its own, so that the first
+// ones can come in SGPRs. Grid: x = 8 times the parts, y = ceil(m / rows of m), of each product of
+// a batch, z = ceil(n / (8 tile_n)). Workgroups go round robin over the 8 XCDs, so that what works
+// on a tile of n, all rows of m and all parts, is started together on one XCD: its L2 fetches B
+// once and holds the parts. A tile has as many columns as it can hold or fewer, so that each XCD
+// gets as many as the others.
+#include "gemm/batch.h"
 #include "gemm/element_mainloop.h"
 #include "gemm/epilogue.h"
+#ifdef HAS_SCALES
+#include "gemm/scales.h"
+#endif
 
 namespace {
 
-using S = Shape<TILE, TILES_M, TILES_N, WAVES_M, WAVES_K, DEPTH, Element::ELEMENT>;
+using S = Shape<TILE, TILES_M, TILES_N, WAVES_M, WAVES_K, DEPTH, ELEMENTS>;
 static_assert(LAST == 4 * S::kFragments - 1);
+#ifdef HAS_SCALES
+using Terms = Scales<S>;
+#else
+using Terms = Bias<S>;
+#endif
 
 __device__ __forceinline__ void gemm_nt(GemmArgs args) {
   __shared__ u32x4 lds[S::kLdsBytes / 16];
   const uint32_t x = __builtin_amdgcn_workgroup_id_x();
   const int split = x / 8;
-  const int tile_m = __builtin_amdgcn_workgroup_id_y();
+  const Batch<S, GemmArgs> batch(args, __builtin_amdgcn_workgroup_id_y());
+  const int tile_m = batch.tile_m;
   const int tile_n = 8 * __builtin_amdgcn_workgroup_id_z() + x % 8;
   const Rows<S::kTile> rows{args.up_offset};
   const int first_m = tile_m * S::kRowsM, first_n = tile_n * args.tile_n;
   if (first_n >= args.n) return;
   RESERVE_ACC_TO(LAST);
+  args.k = uint32_t(args.k) / MAINLOOP::kUnit;
+  if constexpr (MAINLOOP::kUnit > 1) {
+    args.a_stride = uint32_t(args.a_stride) / MAINLOOP::kUnit;
+    args.b_stride = uint32_t(args.b_stride) / MAINLOOP::kUnit;
+  }
   const int wave = Lane::wave(), wave_k = wave % S::kWavesK, wave_m = wave / S::kWavesK;
   const int lane = Lane::in_wave(), row = lane % S::kTile, group = lane / S::kTile;
   const int all = uint32_t(args.k + S::kStep - 1) / S::kStep;
@@ -38,20 +54,22 @@ __device__ __forceinline__ void gemm_nt(GemmArgs args) {
   MAINLOOP loop;
   loop.start({args.a, args.a_stride, args.m, first_m}, {args.b, args.b_stride, end_n, first_n},
              rows, wave_m, row, group, begin, steps, args.k, [&] { late.load(); });
-  Bias<S> bias;
-  bias.load(args.bias, first_n, args.n, rows, wave_k, lane);
+  Terms terms;
+  terms.load(args.bias, first_n, args.n, rows, wave_k, lane);
   late.wait(args);
+  batch.move_late(args);
+  terms.load_late(args, first_m, first_n, rows, wave_m, lane);
   const int tiles_m = uint32_t(args.m + S::kRowsM - 1) / S::kRowsM;
   const int tile = tile_n * tiles_m + tile_m;
   Claim<S> claim;
   if (args.accumulates) claim.issue(args, Splits<S>::counter(args, tile), wave, lane);
   const Place<S> place(args, end_n, rows, first_m, first_n, wave_m, lane);
   loop.run(steps);
-  bias.wait();
+  terms.wait(args);
   const Splits<S> splits{args, tile, split, wave, lane, (Local<int>*)lds};
-  const Epilogue<S, MAINLOOP> epilogue{loop, args,   splits, place, rows, (Local<u32x4>*)lds,
-                                       lane, wave_m, wave_k, end_n};
-  epilogue(claim, bias);
+  const Epilogue<S, MAINLOOP, Terms> epilogue{loop, args,   splits, place, rows, (Local<u32x4>*)lds,
+                                              lane, wave_m, wave_k, end_n};
+  epilogue(claim, terms);
 }
 
 }  // namespace

@@ -24,7 +24,9 @@ _EVERY = {row.name: row for row in shipped(planning.GEMM)}
 KERNELS = [row for row in _EVERY.values() if as_dtype(row.dtype).itemsize > 1]
 OF_BLOCKS = [row for row in _EVERY.values() if row.accepts["scales"] == [BLOCKS]]
 _OF_MX = [row for row in _EVERY.values() if row.accepts["scales"] == [MX]]
-OF_8_BITS = [row for row in _EVERY.values() if row not in (*KERNELS, *OF_BLOCKS, *_OF_MX)]
+_OF_8_BITS = [row for row in _EVERY.values() if row not in (*KERNELS, *OF_BLOCKS, *_OF_MX)]
+OF_8_BITS = [row for row in _OF_8_BITS if grids.has_windows(row)]
+FEW_ROWS_OF_8_BITS = [row for row in _OF_8_BITS if not grids.has_windows(row)]
 _NAMES_OF_BLOCKS = {row.name for row in OF_BLOCKS}
 # Of operands by rows; others are in test_gemm_tiles.py and test_gemm_layouts.py.
 _NT = [row for row in KERNELS if row.accepts["layout"] == "nt"]

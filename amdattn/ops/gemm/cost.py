@@ -27,6 +27,8 @@ _START_CLK, _WAVE_CLK, _FRAGMENT_CLK, _EXCHANGE_CLK = 2000, 5.2, 255, 543
 # Of the matrix instructions that loads in the queue's way keep waiting, what nothing hides; and the
 # operations of those for a fragment and 8 elements a lane.
 _BLOCKED_LOSS, _MATRIX_FLOPS = 0.45, 2 * 16 * 16 * 32
+# Of 8-bit elements: two instructions for a load, which take as long on every architecture.
+_MATRIX_CLK_OF_8_BITS = 32
 # HBM and the loads of a CU overlap: the greater one counts, and more the nearer they are.
 _OVERLAP = 6.1
 # Of what CUs that have one workgroup more than others load when those are done.
@@ -103,7 +105,7 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     if grids.has_windows(kernel):
         return tile_cost.estimator(problem, kernel, props)
     arch = props.architecture
-    m, n, row_bytes = problem.m, problem.n, problem.k * WORD_BYTES
+    m, n, row_bytes = problem.m, problem.n, problem.k * problem.element_bytes
     operands_of_column, b_rows = 1 + problem.has_factors, problem.b_rows
     num_xcds, cus = props.num_xcds, props.num_cus // props.num_xcds
     tile_m, tile_n = kernel.tile["m"], kernel.tile["n"]
@@ -117,7 +119,9 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     step: int = kernel.params["step"]
     depth: int = kernel.params["steps_in_flight"]
     k_of_step = step * kernel.params["waves_k"]
-    parts = step * tile * WORD_BYTES // _LOAD_BYTES  # loads of a step that make a fragment
+    parts = (
+        step * tile * problem.element_bytes // _LOAD_BYTES
+    )  # loads of a step that make a fragment
     fragments = tile_m * tile_n // tile**2
     loads_of_step = parts * (tile_m + tile_n) // tile
     under_way = waves * depth * loads_of_step
@@ -128,12 +132,15 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
             "whole loads or fragments"
         )
     rows_asked = min(m / tiles_m, tile_m)
-    matrix_clk = _MATRIX_FLOPS * arch.simds_per_cu / arch.matrix_flops_per_clk
+    matrix_clk: float = _MATRIX_CLK_OF_8_BITS
+    if not problem.is_8_bit:
+        matrix_clk = _MATRIX_FLOPS * arch.simds_per_cu / arch.matrix_flops_per_clk
 
     fixed_of_one: float = _START_CLK + _FRAGMENT_CLK * fragments + _EXCHANGE_CLK * (waves > 1)
     at_all, each = (_SPLIT_CLK, _PART_CLK) if problem.deterministic else (_ADD_CLK, _ADDED_CLK)
     # Results are in the L2 until the end, which lasts until HBM has them.
-    written = m * n * WORD_BYTES / num_xcds / hbm_bytes_per_clk
+    products = problem.products
+    written = products * m * n * WORD_BYTES / num_xcds / hbm_bytes_per_clk
     by_elements = kernel.accepts["k_multiple"] == 1
     factor = _ELEMENT_FACTOR if by_elements else 1
     of_all = _BY_K_FACTOR if by_elements and any(problem.by_k) else 1
@@ -144,7 +151,7 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     def memory_clk(columns: int) -> float:
         """Each XCD reads its rows of B, and all of A."""
         rows = -(-n // (columns * num_xcds)) * columns * operands_of_column
-        return (min(rows, b_rows) + m) * row_bytes / hbm_bytes_per_clk
+        return products * (min(rows, b_rows) + m) * row_bytes / hbm_bytes_per_clk
 
     def at_least(splits: int, columns: int) -> float:
         split = at_all + each * splits * fragments if splits > 1 else 0.0
@@ -152,7 +159,7 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
 
     def estimate(splits: int, columns: int) -> Estimate:
         memory = memory_clk(columns)
-        tiles = -(-n // (columns * num_xcds)) * tiles_m  # of an XCD
+        tiles = -(-n // (columns * num_xcds)) * tiles_m * products  # of an XCD
         workgroups = tiles * splits
         full, late = divmod(workgroups, cus)
         of_cu = full + (late > 0)  # of the CU with most

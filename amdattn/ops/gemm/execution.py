@@ -135,7 +135,7 @@ class GemmPlan(RunnablePlan[GemmProblem]):
     @property
     def _takes_any_distance(self) -> bool:
         align: int = self.kernel.accepts["pointer_align_bytes"]
-        return align == WORD_BYTES
+        return align <= WORD_BYTES
 
     def _overlap(self, spec: OperandSpec, operand: Operand) -> str:
         """What is stored by k ends where its last row does: all others have to end before."""

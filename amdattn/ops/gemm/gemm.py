@@ -65,7 +65,7 @@ def gemm_nt(
         ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the device
         rows at any distance, elements of a row next to each other; on the host any strides.
         8-bit floats are float8_e4m3fnuz and float8_e5m2fnuz on gfx942, float8_e4m3fn and
-        float8_e5m2 on gfx950; k is then a multiple of 16, rows are multiples of 4 bytes apart.
+        float8_e5m2 on gfx950.
     b : array, like a, (n, k)
         Where a has 8 bits, of either of these types.
         With an activation that ends in "_and_mul" (2 n, k): rows of the gate, then of up.
@@ -175,8 +175,8 @@ def gemm(
         their own for "nn" and "tn".
 
     Of batches everything has the axis in front but scales of all; what it is the same for has
-    stride 0 there. Kernels for many rows make them, however few rows there are: k is a multiple of
-    8, with layout="tn" any.
+    stride 0 there. Kernels for many rows make them, however few rows there are, or those that load
+    single elements.
     """
     layout = scalars.word("layout", layout)
     if layout not in LAYOUTS:

@@ -7,7 +7,7 @@ from amdattn.device.manifest import KernelSpec
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.ops.gemm.problem import GemmProblem
 
-# Of KernelSpec.grid. x = 8 * parts, y = ceil(m / tile.m), z = ceil(n / (8 * tile.n)):
+# Of KernelSpec.grid. x = 8 * parts, y = ceil(m / tile.m) * products, z = ceil(n / (8 * tile.n)):
 PARTS = "parts_by_xcd_and_tiles"
 XCDS = 8
 # x = tiles of m times tiles of n, of all products:
@@ -53,7 +53,7 @@ def grid(
         return num_tiles(problem, kernel, columns) * splits, 1, 1
     tiles_m, tiles_n = tiles(problem, kernel, columns)
     kernel.check_grid(PARTS)
-    return XCDS * splits, tiles_m, -(-tiles_n // XCDS)
+    return XCDS * splits, tiles_m * max(problem.batch, 1), -(-tiles_n // XCDS)
 
 
 def splits_of(problem: GemmProblem, kernel: KernelSpec, grid: tuple[int, int, int]) -> int:

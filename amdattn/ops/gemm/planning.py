@@ -197,7 +197,7 @@ def choices(
         key=lambda one: (
             one[0].dtype != problem.dtype,
             one[0].accepts["layout"] != problem.layout,
-            problem.products > one[0].accepts["max_products"] + 1,
+            any(getattr(problem, x) > _most_products(one[0], x) for x in ("batch", "groups")),
             len(one[1]),
         ),
     )
@@ -216,10 +216,10 @@ def choices(
 def _taking(problem: GemmProblem, of_op: Sequence[KernelSpec]) -> list[KernelSpec]:
     """Members that take a problem: of those the ones with the widest loads.
 
-    Of operands that are stored by k all: the widest have no tiles for few rows, and no parts.
+    Of one product of operands that are stored by k all: the widest have no tiles for few rows.
     """
     taking = [row for row in of_op if row.dtype == problem.dtype and not mismatches(row, problem)]
-    if any(problem.by_k):
+    if any(problem.by_k) and not problem.of_columns:
         return taking
     widest = max((row.accepts["pointer_align_bytes"] for row in taking), default=0)
     return [row for row in taking if row.accepts["pointer_align_bytes"] == widest]
@@ -396,6 +396,12 @@ def _step(problem: GemmProblem, scale: str) -> Argument:
 # -- which kernels take a problem ------------------------------------------------------------------
 
 
+def _most_products(kernel: KernelSpec, name: str) -> int:
+    """Of a batch, or groups, which only the kernels for many rows tell apart."""
+    most: int = kernel.accepts["max_products"]
+    return most if name == "batch" or grids.has_windows(kernel) else 0
+
+
 def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
     """Everything in `problem` that `kernel` does not implement; empty if it solves it."""
     found = []
@@ -424,9 +430,14 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
     if problem.of_columns and problem.split_k > 1:
         found.append(Mismatch("split_k", problem.split_k, (Span(0, 1),)))
     for name in ("batch", "groups"):
-        limit = kernel.accepts["max_products"]
+        limit = _most_products(kernel, name)
         if getattr(problem, name) > limit:
             found.append(Mismatch(name, getattr(problem, name), (Span(0, limit),)))
+    if not grids.has_windows(kernel) and problem.batch:
+        tile_m: int = kernel.tile["m"]
+        needed, most = problem.batch * -(-problem.m // tile_m), kernel.accepts["max_m"] // tile_m
+        if needed > most:
+            found.append(Mismatch("batch times tiles of m", needed, (Span(1, most),)))
     if grids.has_windows(kernel):
         columns = grids.most_columns(problem, kernel)
         most = kernel.accepts["max_workgroups"]

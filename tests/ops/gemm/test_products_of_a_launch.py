@@ -45,6 +45,55 @@ def test_a_batch_is_its_products(size: tuple[int, int, int, int], layout: str) -
     holds(found, by_rows[0] @ by_rows[1] + f64(bias)[:, None] + f64(residual))
 
 
+@pytest.mark.parametrize("layout", ["nt", "nn", "tn"])
+@pytest.mark.parametrize("size", [(3, 1, 1, 1), (2, 5, 17, 65), (5, 33, 19, 131)], ids=str)
+def test_a_batch_of_any_sizes(size: tuple[int, int, int, int], layout: str) -> None:
+    """One launch, bit for bit the products alone, by the same kernel; nothing beside is written."""
+    batch, m, n, k = size
+    a = some(batch, k, m) if layout == "tn" else some(batch, m, k)
+    b = some(batch, n, k) if layout == "nt" else some(batch, k, n)
+    bias, c = some(batch, n), some(batch, m, n)
+    options = {"layout": layout, "beta": -0.5, "activation": "silu"}
+    held = amdattn.asarray(np.full((batch + 2, m, n), np.nan, np.float32).astype(BF16))
+    on_device = {"bias": amdattn.asarray(bias), "c": amdattn.asarray(c)}
+    with amdattn.virtual.check():
+        amdattn.gemm(*map(amdattn.asarray, (a, b)), out=held[1:-1], **on_device, **options)
+    whole = held.numpy()
+    assert np.isnan(f64(whole[[0, -1]])).all()
+    by_rows = f64(a).swapaxes(1, 2) if layout == "tn" else f64(a)
+    of_b = f64(b).swapaxes(1, 2) if layout == "nt" else f64(b)
+    x = by_rows @ of_b + f64(bias)[:, None] - 0.5 * f64(c)
+    holds(whole[1:-1], x / (1 + np.exp(-x)))
+    for i in range(batch):
+        own = slice(i, i + 1)
+        alone = amdattn.gemm(a[own], b[own], bias=bias[own], c=c[own], **options)
+        assert alone.tobytes() == whole[1 + i].tobytes()
+    gated = amdattn.gemm(a, b, layout=layout) if n % 2 else None
+    if gated is not None:
+        holds(gated, by_rows @ of_b)
+
+
+def test_a_batch_of_8_bits_of_any_length() -> None:
+    """Scales and bias of each product, results of every type; rows shared by all."""
+    arch = amdattn.device_props().architecture
+    element = as_dtype(arch.fp8).numpy()
+    a, b = (some(4, rows, 45).astype(np.float32).astype(element) for rows in (18, 10))
+    scale_a, scale_b = (np.exp2(some(4, rows).astype(np.float32)) for rows in (18, 10))
+    exact = (f64(a) * scale_a[..., None]) @ (f64(b) * scale_b[..., None]).swapaxes(1, 2)
+    for out_dtype in ("bfloat16", "float32"):
+        bias = np.linspace(-2, 2, 40).reshape(4, 10).astype(as_dtype(out_dtype).numpy())
+        found = amdattn.gemm(a, b, scale_a=scale_a, scale_b=scale_b, bias=bias, out_dtype=out_dtype)
+        holds(found, exact + f64(bias)[:, None])
+    shared = np.broadcast_to(b[0], b.shape)
+    holds(amdattn.gemm(a, shared, scale_a=scale_a), (f64(a) * scale_a[..., None]) @ f64(b[0]).T)
+
+
+def test_a_batch_of_more_tiles_than_a_grid_has_is_refused() -> None:
+    with pytest.raises(NotImplementedError, match=r"^batch times tiles of m=80000 is n"):
+        plan_gemm(17, 8, 9, device="MI300X", batch=40000)
+    assert plan_gemm(16, 8, 9, device="MI300X", batch=40000).kernel.name.endswith("_any")
+
+
 def test_batches_anywhere_in_memory() -> None:
     """Strides of the batch: 0, backwards, between rows; what lies between is left alone."""
     a, b = some(3, 70, 72), some(3, 40, 72)
@@ -221,11 +270,11 @@ def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match=r"b has shape \(3, 24, 64\); with a of \(2, 10, 64\)"):
         amdattn.gemm(some(2, 10, 64), b)
     with pytest.raises(amdattn.UnsupportedProblem, match="k=63"):
-        amdattn.gemm(some(2, 10, 63), some(2, 24, 63))
+        amdattn.grouped_gemm(some(10, 63), some(3, 24, 63), [10, 0, 0])
     with pytest.raises(
         amdattn.UnsupportedProblem, match=r"n=23 is not built \(have multiples of 2"
     ):
-        amdattn.gemm(some(2, 10, 64), some(2, 64, 23), layout="nn")
+        amdattn.grouped_gemm(a, some(3, 64, 23), [10, 0, 0], layout="nn")
     with pytest.raises(TypeError, match="group_sizes is None; it must be an array"):
         amdattn.grouped_gemm(a, b, None)
 
