@@ -7,6 +7,7 @@
 #include "attn/work.h"
 #include "isa/acc.h"
 #include "isa/ordered.h"
+#include "isa/ordered_blocks.h"
 #include "isa/unroll.h"
 #include "isa/valu.h"
 #include "tile/buffer.h"
@@ -186,47 +187,48 @@ struct Pipeline {
         [&]<int i>() { max = ordered::v_max3_f32(softmax.x[2 * i], softmax.x[2 * i + 1], max); });
     const int above = v_frexp_exp_i32_f32(row_max(max)) - 1 - S::kTop;
     const int log2 = has_row(softmax.exceeds) ? most(above, 0) : 0;
-    const float old = -row.negative_ref[kTileQ];
-    float by = v_ldexp_f32(1, -log2), by_unit = by, rest = 1;
-    ordered::v_mov_b32(row.negative_ref[kTileQ], -(old + float(log2)));
+    float by = v_ldexp_f32(1, -log2), by_unit = by, rest;
+    float raised = row.negative_ref[kTileQ] - float(log2);
     const uint64_t endless = __builtin_amdgcn_ballot_w64(!(row.unit_sum < kEndless));
+    int times = 1;
     if (__builtin_expect(endless != 0, false))
-      renew<kUnit, kMasked>(endless, old, by, by_unit, rest);
+      times = renew<kUnit, kMasked>(endless, raised, by, by_unit, rest);
+    ordered::v_mov_b32(row.negative_ref[kTileQ], raised);
     multiply_unit<kUnit, kMasked>(by_unit);
-    int times = __builtin_amdgcn_ballot_w64(rest != 1) == 0 ? 1 : 2;
 #pragma clang loop unroll(disable)
     for (; times > 0; --times, by = rest) multiply_sums<kTileQ>(by);
   }
   // Of a sum that is not finite, or hardly. Its rows have the greatest of these scores as
   // reference. What there is may be as large as probabilities are until then, and so count times
-  // what is no float32: sums are multiplied by `rest` besides.
+  // what is no float32: whether sums are to be multiplied by `rest` besides.
   static constexpr float kEndless = 0x1p120f, kFarBelow = -72;
   template <int kUnit, bool kMasked>
-  __device__ __forceinline__ void renew(uint64_t endless, float old, float& by, float& by_unit,
-                                        float& rest) {
+  __device__ __forceinline__ int renew(uint64_t endless, float& negative_ref, float& by,
+                                       float& by_unit, float& rest) {
     constexpr int kTileQ = S::tile_of(kUnit);
     const bool is_renewed = has_row(endless);
-    const float kept_ref = row.negative_ref[kTileQ], kept_sum = row.unit_sum;
+    const float old = -row.negative_ref[kTileQ], kept_sum = row.unit_sum;
     float kept[S::kLaneKeys], x[S::kLaneKeys], scaled[S::kLaneKeys];
     for (int i = 0; i < S::kLaneKeys; ++i) kept[i] = softmax.x[i];
     const float renewed = v_max_f32(old, scale<kUnit, kMasked>(x, scaled) - uniform.top);
     const float ref = renewed == -kInf ? 0 : renewed;  // no key yet: P is 0, and come again
     ordered::v_mov_b32(row.negative_ref[kTileQ], -ref);
     repeat_probabilities<kUnit, kMasked>();
-    ordered::v_mov_b32(row.negative_ref[kTileQ], is_renewed ? -renewed : kept_ref);
+    negative_ref = is_renewed ? -renewed : negative_ref;
     for (int i = 0; i < S::kLaneKeys; ++i) softmax.x[i] = is_renewed ? softmax.x[i] : kept[i];
     row.unit_sum = is_renewed ? row.unit_sum : kept_sum;
     const float log2 = old - ref;
     const bool is_far = is_renewed && log2 < kFarBelow;
     const float renews = v_exp_f32(is_far ? log2 - kFarBelow : log2);
     by = is_renewed ? renews : by;
-    rest = is_far ? 0x1p-72f : rest;
+    rest = is_far ? 0x1p-72f : 1;
     by_unit = is_renewed ? 1 : by_unit;
+    return __builtin_amdgcn_ballot_w64(is_far) == 0 ? 1 : 2;
   }
   template <int kUnit, bool kMasked>
   __device__ __forceinline__ void multiply_unit(float by) {
     for (float& x : softmax.x) x *= by;
-    ordered::v_mov_b32(row.unit_sum, row.unit_sum * by);
+    ordered::v_mul_f32_to(row.unit_sum, row.unit_sum, by);
     if constexpr (S::kRounds) repeat<Step::kRound, kUnit, kMasked, 0, S::kLaneKeys>();
     repeat<Step::kPack, kUnit, kMasked, 0, S::kLaneKeys / 2>();
     repeat<Step::kSample, kUnit, kMasked, 0, 1>();
@@ -268,11 +270,11 @@ struct Pipeline {
   }
   template <int kTileQ>
   __device__ __forceinline__ void multiply_sums(float by) {
-    ordered::v_mov_b32(row.sum[kTileQ], row.sum[kTileQ] * by);
-    ordered::v_mov_b32(row.sample[kTileQ], row.sample[kTileQ] * by);
-    ordered::v_mov_b32(row.rounded_sample[kTileQ], row.rounded_sample[kTileQ] * by);
+    ordered::v_mul_f32_to(row.sum[kTileQ], row.sum[kTileQ], by);
+    ordered::v_mul_f32_to(row.sample[kTileQ], row.sample[kTileQ], by);
+    ordered::v_mul_f32_to(row.rounded_sample[kTileQ], row.rounded_sample[kTileQ], by);
     // Some at a time: what reads a register right behind its copy from another one has to wait.
-    constexpr int kAtOnce = 8;
+    constexpr int kAtOnce = 16;
     unroll<S::kAccRegs * S::kTilesD / kAtOnce>([&]<int kNth>() {
       constexpr int r = S::template kAccOutput<kTileQ, 0> + kAtOnce * kNth;
       f32x2 x[kAtOnce / 2];

@@ -19,12 +19,14 @@ struct Row {
   }
 };
 
-// log2 of the weight of a row's reference, which is the greatest score where it was found last; it
-// is found anew where a weight would be the square of that. So weights down to 2^-134 of the
-// greatest have bits, as many as bfloat16s to nearest below 1 would have, and float16s do not
-// overflow.
+// log2 of the weight of a row's reference, which is the greatest score where it was found last; and
+// how far above it, in log2 units, it is found anew. So weights down to 2^-134 of the greatest have
+// bits, as many as bfloat16s to nearest below 1 would have, and float16s do not overflow. What
+// limits bfloat16 are sums of products with V: of 2^17 keys they stay finite for V up to 2^78.
 template <class S>
 inline constexpr float kTop = S::kElement == Element::kBf16 ? 8 : 7;
+template <class S>
+inline constexpr float kRoom = S::kElement == Element::kBf16 ? 24 : kTop<S>;
 
 template <class S>
 struct Rows {
@@ -122,7 +124,7 @@ struct Rows {
         for (int i = n == 0 ? 2 : 0; i < 4; ++i) most = v_max_f32(most, p[n][i]);
       // By any reference that is not far from the greatest results are the same to rounding: that
       // of a row, which its lanes have in common, is found anew only where it is too small.
-      const float room = v_max_f32(top, 0);
+      const float room = top > 0 ? kRoom<S> : 0;
       if (any_lane((most - reference[t]) * rate > room)) {
         most = max_over_groups(most);
         const float before = reference[t];
