@@ -90,7 +90,9 @@ def main() -> None:
         chosen = list(products(options.count, options.seed, options.dtype))
         for problem in progress.track(chosen):
             found.append(judged(problem, props))
-    table = Table(title=f"{props.name}, {options.dtype}, modelled at {props.sustained_clock_ghz} GHz")
+    table = Table(
+        title=f"{props.name}, {options.dtype}, modelled at {props.sustained_clock_ghz} GHz"
+    )
     for column in ("m x n x k", "kernel", "parts", "clk", "estimate"):
         table.add_column(column, justify="left" if column == "kernel" else "right")
     for one in sorted(found, key=lambda one: one.error):

@@ -26,8 +26,8 @@ typedef struct GemmAnyArgs {
   uint64_t addend;      // [m, n], of the type of out
   int64_t addend_stride;
   float beta;
-  int32_t adds;          // beta * addend: 0 not, 1 before the activation, 2 behind it
-  uint64_t scale_a;      // float32, of each row of a, or of all; 0 = none. For 8 bits, as scale_b
+  int32_t adds;      // beta * addend: 0 not, 1 before the activation, 2 behind it
+  uint64_t scale_a;  // float32, of each row of a, or of all; 0 = none. For 8 bits, as scale_b
   uint64_t scale_b;
   int32_t scale_a_step;  // from the scale of a row to the next one's; 0 = there is one
   int32_t scale_b_step;
