@@ -257,7 +257,7 @@ def cases(row: KernelSpec | None) -> Iterator[GemmCase]:
     (b_dtype,) = row.accepts["b_dtype"]
     layout, multiples = row.accepts["layout"], [row.accepts[f"{axis}_multiple"] for axis in "mn"]
     several = _SEVERAL if row.accepts["max_products"] else ()
-    found = (*(_OF_8_BITS if of_8_bits else (*_CASES, *odd)), *_ADDED, *several)
+    found = (*(_OF_8_BITS if of_8_bits else _CASES), *odd, *_ADDED, *several)
     of_parts_of_k = {BLOCKS: _OF_BLOCKS, MX: _OF_MX}
     if (kind := row.accepts["scales"][0]) in of_parts_of_k:
         of_kernel = (*of_parts_of_k[kind], *_ADDED, *several)
