@@ -7,7 +7,7 @@ Both make tiles of 256 x 256 on an MI355X and share all but the loop: loads, epi
 of tiles. Eight waves are a study, benchmarks/eight_waves/gemm.hip, compiled here by the clang of
 pip's ziglang; four are what ships. Lines are those of a loop that are neither empty nor comments;
 eight waves take reads of LDS, and what multiplies, from gemm_tiles/loop.h, where they count. A
-step is 128 bytes of k, clk by the difference of 2048 and 4096 bytes of k of one workgroup.
+step is 128 bytes of k, clk by the difference of 4096 and 8192 bytes of k of one workgroup.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm import planning
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import GemmProblem
+from benchmarks.gemm_many_rows import _shape
 from build_scripts import preload
 from build_scripts.toolchain import ASM_SRC, LLVM22, compile_hip
 from tests.support.peers.peer_device import Kernel
@@ -157,11 +158,6 @@ def step(way: str, dtype: str, reading: str) -> tuple[float, float]:
         times.append(time.end - time.start)
     clk = (times[1] - times[0]) * STEP_BYTES / (LENGTHS[1] - LENGTHS[0])
     return clk, times[1] - clk * LENGTHS[1] / STEP_BYTES
-
-
-def _shape(given: str) -> tuple[int, int, int]:
-    m, n, k = map(int, given.split(","))
-    return m, n, k
 
 
 def limit(props: DeviceProps, dtype: str) -> float:

@@ -13,19 +13,20 @@ import json
 import random
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 import amdattn
-from amdattn import virtual
 from amdattn.arch.props import DeviceProps
 from amdattn.cli.output import progress_bar
 from amdattn.device import manifest, runtime
 from amdattn.ops.gemm import planning
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import GemmProblem
+from benchmarks.gemm_many_rows import modelled
 
 MARK = 0.05
 _SIDES = (1024, 1536, 2048, 3072, 4096, 5120, 6144, 7168, 8192, 10240, 14336, 28672)
@@ -68,10 +69,7 @@ def judged(problem: GemmProblem, props: DeviceProps) -> Estimated:
     best = planning.least_estimated(found.items)
     plan = GemmPlan.of(planning.build(problem, props, best, found))
     a, b = (amdattn.empty(problem.input_shapes[x], problem.array_dtype) for x in "ab")
-    with virtual.profile() as profile:
-        plan.run(a, b)
-        runtime.synchronize()
-    clk = sum(launch.cycles for launch in profile.launches)
+    clk = modelled(partial(plan.run, a, b), None)
     size = (problem.m, problem.n, problem.k)
     return Estimated(*size, best.kernel.name, best.splits, clk, best.cost.clk / clk - 1)
 

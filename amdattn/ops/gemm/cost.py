@@ -119,9 +119,8 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     step: int = kernel.params["step"]
     depth: int = kernel.params["steps_in_flight"]
     k_of_step = step * kernel.params["waves_k"]
-    parts = (
-        step * tile * problem.element_bytes // _LOAD_BYTES
-    )  # loads of a step that make a fragment
+    # Loads of a step that make a fragment.
+    parts = step * tile * problem.element_bytes // _LOAD_BYTES
     fragments = tile_m * tile_n // tile**2
     loads_of_step = parts * (tile_m + tile_n) // tile
     under_way = waves * depth * loads_of_step

@@ -22,13 +22,19 @@ def some(*shape: int) -> Any:
     return np.random.default_rng(shape).standard_normal(shape, np.float32).astype(BF16)
 
 
+def operands(size: tuple[int, int, int, int], layout: str) -> tuple[Any, Any]:
+    """Of a batch, as a layout stores them."""
+    batch, m, n, k = size
+    a = some(batch, k, m) if layout == "tn" else some(batch, m, k)
+    return a, some(batch, n, k) if layout == "nt" else some(batch, k, n)
+
+
 @pytest.mark.parametrize("layout", ["nt", "nn", "tn"])
 @pytest.mark.parametrize("size", [(1, 2, 8, 8), (3, 130, 72, 136), (9, 64, 66, 40)], ids=str)
 def test_a_batch_is_its_products(size: tuple[int, int, int, int], layout: str) -> None:
     """Bit for bit those of launches of one."""
-    batch, m, n, k = size
-    a = some(batch, k, m) if layout == "tn" else some(batch, m, k)
-    b = some(batch, n, k) if layout == "nt" else some(batch, k, n)
+    batch, m, n, _k = size
+    a, b = operands(size, layout)
     bias, residual = some(batch, n), some(batch, m, n)
     found = amdattn.gemm(a, b, layout=layout, bias=bias, residual=residual)
     assert found.shape == (batch, m, n)
@@ -49,9 +55,8 @@ def test_a_batch_is_its_products(size: tuple[int, int, int, int], layout: str) -
 @pytest.mark.parametrize("size", [(3, 1, 1, 1), (2, 5, 17, 65), (5, 33, 19, 131)], ids=str)
 def test_a_batch_of_any_sizes(size: tuple[int, int, int, int], layout: str) -> None:
     """One launch, bit for bit the products alone, by the same kernel; nothing beside is written."""
-    batch, m, n, k = size
-    a = some(batch, k, m) if layout == "tn" else some(batch, m, k)
-    b = some(batch, n, k) if layout == "nt" else some(batch, k, n)
+    batch, m, n, _k = size
+    a, b = operands(size, layout)
     bias, c = some(batch, n), some(batch, m, n)
     options = {"layout": layout, "beta": -0.5, "activation": "silu"}
     held = amdattn.asarray(np.full((batch + 2, m, n), np.nan, np.float32).astype(BF16))
