@@ -4,6 +4,7 @@
 //
 // The build defines KERNEL, ELEMENT, PARAMETERS and ARGUMENTS; gfx950, tiles of 256 x 256.
 #include "gemm_tiles/epilogue.h"
+#include "priority.h"
 
 namespace {
 
@@ -18,11 +19,6 @@ struct S : TileShape<4, 2, 2, 2, TileElements<TileElement::ELEMENT, TileElement:
   static constexpr int kB = kRowsM * kRowBytes, kStageBytes = kB + kRowsN * kRowBytes;
   static constexpr int kLdsBytes = kStages * kStageBytes;
 };
-
-template <int kPriority>
-__device__ __forceinline__ void s_setprio() {
-  asm volatile("s_setprio %0" ::"n"(kPriority));
-}
 
 struct PingPong : TileLoop<S> {
   __device__ __forceinline__ void run(int steps, bool is_second) {

@@ -11,6 +11,7 @@
 #include "isa/ordered_memory.h"
 #include "isa/unroll.h"
 #include "isa/valu.h"
+#include "priority.h"
 #include "tile/buffer.h"
 
 // Tensors of [batch, rows, heads, 128]; strides in bytes, of rows less than 2^25.
@@ -116,12 +117,6 @@ __device__ __forceinline__ void read_v(bf16x8& to, uint32_t address) {
       ordered::ds_read_b64_tr_b16<kBytes + (4 * kStep + 2 * kHalf) * 1024 + kTile * 256>(address);
   to[2 * kHalf] = x[0];
   to[2 * kHalf + 1] = x[1];
-}
-
-// ---- Which wave of a SIMD goes first
-template <int kPriority>
-__device__ __forceinline__ void s_setprio() {
-  asm volatile("s_setprio %0" ::"n"(kPriority));
 }
 
 // ---- Products
