@@ -65,6 +65,13 @@ _IN_ORDER = (
     "waited for in front of what they are for"
 )
 
+_ANOTHERS_ROW = (
+    "the lanes that are let in as well, fewer than a row has, come behind the last whole row: their"
+    " rows are the first lanes' next ones and the first of the next workgroup, as far as they "
+    "exist. They read what no lane of the launch writes, and store the same words to the same "
+    "addresses"
+)
+
 _BY_ROWS = (
     "the 8 bytes that are not set to zero are of a tile by rows and the 8 behind are of dS: either"
     " is written before it is read; only the same tile by columns is read in the first step"
@@ -72,6 +79,7 @@ _BY_ROWS = (
 
 _OF_KEYS = ("attn_bwd_bf16_d128", "attn_bwd_bf16_d64")
 _ROWS, _SUM, _SINKS = "attn_bwd_rows_bf16", "attn_bwd_sum_bf16", "attn_bwd_sinks"
+_ROUND = "attn_bwd_round_bf16"
 
 _AROUND = (
     # Which sequence and head a row of keys is of, where they do not begin anew.
@@ -94,6 +102,15 @@ _AROUND = (
           v_mad_u64_u32 v[2], s[2], s, v, v[2]
         """,
         sites=3,
+    ),
+    Stated(
+        *(_ROUND, "EXEC", _ANOTHERS_ROW),
+        """
+          v_cndmask_b32 v, v, v, vcc
+          v_cmp_gt_u32 vcc, s, v
+        > s_and_saveexec_b64 s[2], vcc
+          s_cbranch_execz
+        """,
     ),
     Stated(
         *(_SINKS, ("wait deleted", "wait weakened"), _A_BATCH),
