@@ -114,9 +114,12 @@ GRADIENTS = {
 }
 
 
-def adversary(name: str, number: int, seed: int = 0, gradient: str = "") -> Call:
-    """A launch of a class of the forward's, with one of GRADIENTS; always the same one."""
-    launch = made(name, number, seed)
+def adversary(name: str, number: int, seed: int = 0, gradient: str = "", forward: str = "") -> Call:
+    """A launch of a class of the forward's, with one of GRADIENTS; always the same one.
+
+    forward : a kernel, of which it is the same on every architecture that has it.
+    """
+    launch = made(name, number, seed, kernel=forward)
     rng = np.random.default_rng([seed, number, 7])
     kind = gradient or list(GRADIENTS)[number % len(GRADIENTS)]
     _, (q, k, v) = launch.call()
