@@ -77,13 +77,33 @@ HIPKITTENS = Loop("attn_bkwd_non_causal", 256, 2383, 1280, 8500)
 
 def composed(loop: Loop, sizes: Sizes, props: DeviceProps, splits: Splits | None = None) -> float:
     """Clk without a mask: rounds of CUs, of workgroups that go through all their rows."""
-    batch, heads, heads_kv, seqlen = sizes
+    _, heads, heads_kv, seqlen = sizes
     splits = splits or Splits()
-    workgroups = batch * heads_kv * -(-seqlen // loop.keys) * splits.count
-    rounds = -(-workgroups // props.num_cus)
-    group = heads // heads_kv // splits.heads
-    of_head = -(seqlen // -STEP // splits.rows) * loop.clk
-    return rounds * (loop.outside + group * of_head + (group - 1) * loop.another)
+
+    def rounds(workgroups: int, of: Splits) -> float:
+        group = heads // heads_kv // of.heads
+        of_head = -(seqlen // -STEP // of.rows) * loop.clk
+        of_each = loop.outside + group * of_head + (group - 1) * loop.another
+        return -(-workgroups // props.num_cus) * of_each
+
+    whole = splits.whole_blocks
+    return rounds(whole, Splits()) + rounds(
+        split_blocks(loop, sizes, splits) * splits.count, splits
+    )
+
+
+def split_blocks(loop: Loop, sizes: Sizes, splits: Splits) -> int:
+    """Blocks of keys that are split."""
+    batch, _, heads_kv, seqlen = sizes
+    return batch * heads_kv * -(-seqlen // loop.keys) - splits.whole_blocks
+
+
+def split_rows(loop: Loop, sizes: Sizes, splits: Splits) -> int:
+    """Of a head of k, on average, those that are summed."""
+    batch, _, heads_kv, seqlen = sizes
+    if not splits.whole_blocks:
+        return seqlen
+    return -(-split_blocks(loop, sizes, splits) * loop.keys // (batch * heads_kv))
 
 
 def composed_aiter(sizes: Sizes, head_dim: int, props: DeviceProps, sums: int = 16) -> float:

@@ -44,6 +44,8 @@ from benchmarks.attention_backward_launches import (
     composed_aiter,
     composed_causal,
     composed_pairs,
+    split_blocks,
+    split_rows,
 )
 
 ROWS = (1024, 2048)
@@ -162,7 +164,7 @@ def planned_splits(
         causal=causal,
     )
     (args,) = (dict(one.args) for one in plan.launches if one.kernel.op == BACKWARD)
-    return Splits(args["head_splits"], args["row_splits"])
+    return Splits(args["head_splits"], args["row_splits"], args["whole_blocks"])
 
 
 def sum_clk(
@@ -234,8 +236,10 @@ def _row(plain: Loop, causal: Loop, sizes: Sizes, head_dim: int, dtype: str) -> 
     batch, _, heads_kv, seqlen = sizes
     if splits.count > 1:
         after = composed(plain, sizes, props, splits)
-        of_sum = sum_clk(batch, heads_kv, seqlen, head_dim, dtype, splits)
-        more = f"{after / 1e6:.3f} ({splits.heads} x {splits.rows}) | {of_sum / 1e6:.3f} |"
+        summed = split_rows(plain, sizes, splits)
+        of_sum = sum_clk(batch, heads_kv, summed, head_dim, dtype, splits)
+        behind = f" of {split_blocks(plain, sizes, splits)} blocks" if splits.whole_blocks else ""
+        more = f"{after / 1e6:.3f} ({splits.heads} x {splits.rows}{behind}) | {of_sum / 1e6:.3f} |"
         best = after + of_sum
     ratios = (composed_aiter(sizes, head_dim, props, sums) / best for sums in (16, 32))
     splits, how = planned_splits(*sizes, head_dim, dtype, causal=True), ""

@@ -5,9 +5,10 @@
 For each mix the main launch and what sums splits, clk, and as its bound the greater of two: what
 its longest sequence takes alone, with the plan of a batch of this one; and what its blocks of keys,
 whole ones, take together, one after the other, divided by the CUs. Workgroups are composed of lone
-ones, as `attention_backward_loop` models them, and taken by CUs in the order of the grid; those
-without keys take what such a one was simulated with. "Longest first" is the same in the order of
-the lengths, which no kernel has. `--full N` simulates the first N mixes besides.
+ones, as `attention_backward_loop` models them, and taken by CUs in the order of the grid, which
+has the longest sequence first; those without keys take what such a one was simulated with. "As they
+come" is the same in the order of the sequences, which no kernel has. `--full N` simulates the first
+N mixes besides.
 """
 
 from __future__ import annotations
@@ -135,11 +136,15 @@ def _main_arguments(plan: BackwardPlan) -> dict[str, Any]:
 def splits_of(plan: BackwardPlan) -> Splits:
     """Of its blocks of keys."""
     args = _main_arguments(plan)
-    return Splits(args["head_splits"], args["row_splits"])
+    return Splits(args["head_splits"], args["row_splits"], whole_rows=args["whole_rows"])
 
 
 def of_block(mix: Mix, length: int, block: int, splits: Splits) -> Iterator[float]:
     """Clk of the workgroups of a block of keys of one head of k."""
+    if splits.count > 1 and length <= splits.whole_rows:
+        yield from of_block(mix, length, block, Splits())
+        yield from [without_keys()] * (splits.count - 1)
+        return
     plain, _ = loops(mix.causal)
     keys = plain.keys
     if block * keys >= length:
@@ -185,7 +190,8 @@ def composed(mix: Mix, plan: BackwardPlan, lengths: Sequence[int], props: Device
     """Clk of the main launch and of what sums splits."""
     splits = splits_of(plan)
     main = last_end(grid(mix, lengths, _main_arguments(plan)["heads_at_once"], splits), props)
-    return main + sum_clk(sum(lengths), mix.heads_kv, splits)
+    summed = sum(length for length in lengths if length > splits.whole_rows)
+    return main + sum_clk(summed, mix.heads_kv, Splits(splits.heads, splits.rows))
 
 
 def share(mix: Mix, props: DeviceProps) -> float:
@@ -209,22 +215,24 @@ def main() -> None:
     print(f"without keys: {without_keys():.0f} clk")
     print(
         "| lengths | heads | mask | splits | kclk | longest alone | blocks / CUs | ratio "
-        "| longest first | simulated |"
+        "| as they come | simulated |"
     )
     print("|---|---|---|--:|--:|--:|--:|--:|--:|--:|")
     for nth, mix in enumerate(MIXES):
         plan, alone = mix.plan(), mix.alone()
-        clk = composed(mix, plan, mix.lengths, props)
+        in_order = sorted(mix.lengths, reverse=True)
+        clk = composed(mix, plan, in_order, props)
         bounds = composed(mix, alone, (max(mix.lengths),), props), share(mix, props)
-        ordered = composed(mix, plan, sorted(mix.lengths, reverse=True), props)
+        unordered = composed(mix, plan, mix.lengths, props)
         full = ""
         if nth < arguments.full:
             full = f"{sum(one.cycles for one in simulated(mix)) / 1e3:.0f}"
         splits = splits_of(plan)
+        whole = f" from {splits.whole_rows + 1} rows" if splits.whole_rows >= 0 else ""
         print(
             f"| {mix.name} | {mix.heads}/{mix.heads_kv} | {'causal' if mix.causal else ''} "
-            f"| {splits.heads} x {splits.rows} | {clk / 1e3:.0f} | {bounds[0] / 1e3:.0f} "
-            f"| {bounds[1] / 1e3:.0f} | {clk / max(bounds):.2f} | {ordered / max(bounds):.2f} "
+            f"| {splits.heads} x {splits.rows}{whole} | {clk / 1e3:.0f} | {bounds[0] / 1e3:.0f} "
+            f"| {bounds[1] / 1e3:.0f} | {clk / max(bounds):.2f} | {unordered / max(bounds):.2f} "
             f"| {full} |",
             flush=True,
         )

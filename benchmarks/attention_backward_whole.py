@@ -34,6 +34,7 @@ from benchmarks.attention_backward_launches import (
     composed_aiter,
     composed_causal,
     composed_pairs,
+    split_rows,
 )
 from benchmarks.peers.aiter import rows_of_table
 from benchmarks.peers.aiter_backward import BF16, LANES
@@ -126,7 +127,8 @@ def whole(
     else:
         ours = composed(loops[False], sizes, props, splits)
     if splits.count > 1:
-        ours += launch + lone.sum_clk(batch, heads_kv, seqlen, COLUMNS, "bf16", splits)
+        summed = split_rows(loops[False], sizes, splits)
+        ours += launch + lone.sum_clk(batch, heads_kv, summed, COLUMNS, "bf16", splits)
     found = [ours + small["rows"].of(rows) + small["round"].of(rows) + 2 * launch]
     for sums in (16, 32):
         if causal:

@@ -8,6 +8,7 @@ typedef struct AttnBwdRowsArgs {
   uint64_t rows;  // float32 [batch, num_heads, row_tiles, 2, rows of a tile], written: AttnBwdArgs
   uint64_t dq;    // float32 [batch, seqlen_q, num_heads, head_dim], set to 0
   uint64_t cu_seqlens_q;  // [batch + 1] int32, rows before each sequence; 0 = dense
+  uint64_t order;         // [batch] int32, written: AttnBwdArgs; 0 = none
   int64_t o_stride_batch;
   int64_t o_stride_seq;
   int64_t o_stride_head;
@@ -27,6 +28,7 @@ typedef struct AttnBwdRowsArgs {
   int32_t row_tiles;  // of the longest sequence
   int32_t tile_rows;  // of a tile
   int32_t num_heads;
+  int32_t batch;      // of order
   float log2_factor;  // of lse, as scores are scaled to base 2 by the main kernel
   float log2_rest;    // by how much that is more
 } AttnBwdRowsArgs;

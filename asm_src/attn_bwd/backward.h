@@ -427,28 +427,33 @@ struct Backward {
       }
     });
   }
+  __device__ __forceinline__ static bool is_whole(const BackwardWork<S>& work) {
+    return work.split == BackwardWork<S>::kWhole;
+  }
   template <bool kFloats, class Arguments, class SumDk, class SumDv>
   __device__ __forceinline__ void store_both_as(Arguments& args, const BackwardWork<S>& work,
                                                 SumDk&& of_dk, SumDv&& of_dv) const {
     const int64_t row = work.kv_base + int64_t(work.first_key);
     const int keys = min_of(work.keys - work.first_key, S::kKeys);
     constexpr int kBytes = kFloats ? 4 : 2;
+    const bool whole = is_whole(work);
+    const auto& to = *(const Constant<BackwardResults>*)(whole ? &args.dk : &args.dk_sums);
     // Splits are float32.
-    const uint64_t dk_from = args.dk + work.split * args.dk_stride_split * 4;
-    const uint64_t dv_from = args.dv + work.split * args.dv_stride_split * 4;
-    const uint64_t dk = row_of(dk_from, args.dk_stride_batch, args.dk_stride_seq,
-                               args.dk_stride_head, work.batch, row, work.head_kv, kBytes);
-    const uint64_t dv = row_of(dv_from, args.dv_stride_batch, args.dv_stride_seq,
-                               args.dv_stride_head, work.batch, row, work.head_kv, kBytes);
-    store<kSteps, kFloats>(of_dk, rows_from(dk, keys, args.dk_stride_seq, args.head_dim, kBytes),
-                           args.dk_stride_seq, args.head_dim, args.softmax_scale);
-    store<kStepsV, kFloats>(of_dv, rows_from(dv, keys, args.dv_stride_seq, args.head_dim_v, kBytes),
-                            args.dv_stride_seq, args.head_dim_v, 1);
+    const uint64_t dk_from = to.dk + (whole ? 0 : work.split * args.dk_stride_split * 4);
+    const uint64_t dv_from = to.dv + (whole ? 0 : work.split * args.dv_stride_split * 4);
+    const uint64_t dk = row_of(dk_from, to.dk_stride_batch, to.dk_stride_seq, to.dk_stride_head,
+                               work.batch, row, work.head_kv, kBytes);
+    const uint64_t dv = row_of(dv_from, to.dv_stride_batch, to.dv_stride_seq, to.dv_stride_head,
+                               work.batch, row, work.head_kv, kBytes);
+    store<kSteps, kFloats>(of_dk, rows_from(dk, keys, to.dk_stride_seq, args.head_dim, kBytes),
+                           to.dk_stride_seq, args.head_dim, args.softmax_scale);
+    store<kStepsV, kFloats>(of_dv, rows_from(dv, keys, to.dv_stride_seq, args.head_dim_v, kBytes),
+                            to.dv_stride_seq, args.head_dim_v, 1);
   }
   template <class Arguments, class SumDk, class SumDv>
   __device__ __forceinline__ void store_both(Arguments& args, const BackwardWork<S>& work,
                                              SumDk&& of_dk, SumDv&& of_dv) const {
-    if (args.keeps_floats)
+    if (!is_whole(work) || args.keeps_floats)
       store_both_as<true>(args, work, of_dk, of_dv);
     else
       store_both_as<false>(args, work, of_dk, of_dv);

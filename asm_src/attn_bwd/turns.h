@@ -12,7 +12,9 @@ __device__ __forceinline__ int take_ticket(const AttnBwdArgs& args, Local<int>* 
     auto* at = (Global<uint32_t>*)args.turns;
     const uint32_t ticket =
         __hip_atomic_fetch_add(at, 1, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
-    if (ticket + 1 == uint32_t(args.heads * args.of_head))
+    const int blocks = args.heads * args.of_head;
+    const int of_block = args.head_splits * args.row_splits;
+    if (ticket + 1 == uint32_t(args.whole_blocks + (blocks - args.whole_blocks) * of_block))
       __hip_atomic_store(at, 0, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
     *shared = ticket;
   }

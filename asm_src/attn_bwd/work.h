@@ -9,20 +9,32 @@
 #include "args/attn_bwd.h"
 // clang-format on
 
+// As AttnBwdArgs has them one after the other: of blocks of keys that are not split, of splits.
+struct BackwardResults {
+  uint64_t dk, dv;
+  int64_t dk_stride_batch, dk_stride_seq, dk_stride_head;
+  int64_t dv_stride_batch, dv_stride_seq, dv_stride_head;
+};
+static_assert(__builtin_offsetof(AttnBwdArgs, dk_sums) - __builtin_offsetof(AttnBwdArgs, dk) ==
+              sizeof(BackwardResults));
+
 // Blocks of some heads follow each other, the first ones of all, then the second ones: workgroups
 // go round robin over the XCDs, so that of a multiple of eight heads each stays on one XCD, and the
-// blocks that add to a tile of dQ begin in the order of their keys. Splits of a block, each with
-// some query heads of the group and some of the rows, follow each other in its place. A tile of dQ
-// is in one split of each block, so that the order of blocks is one of workgroups, too.
+// blocks that add to a tile of dQ begin in the order of their keys. Behind the blocks that are not
+// split come the others, as many at once as heads: the first splits of these, each with some query
+// heads of the group and some of the rows, then the second ones. A tile of dQ is in one split of
+// each block, so that the order of blocks is one of workgroups, too.
 template <class S>
 struct BackwardWork {
-  int batch, head_kv, block, split;
+  int batch, head_kv, block, split;   // split: kWhole if the block has none
   int head_q, heads_q;                // the first query head, and how many
   int rows, keys;                     // of this sequence
   int q_base, kv_base;                // first row of this sequence
   int first_key;                      // of the block
   int first, end;                     // tiles of rows
   int least_distance, most_distance;  // of a key from a row that sees it
+
+  static constexpr int kWhole = -1;
 
   // In LDS, so that nothing has to be divided again: from one wave, before a barrier.
   static constexpr int kBytes = 64;
@@ -51,26 +63,29 @@ struct BackwardWork {
 
   template <class Arguments>
   __device__ __forceinline__ BackwardWork(const Arguments& args, int id) {
+    const int splits = args.head_splits * args.row_splits;
+    // Without branches: what follows is to stay in scalar registers.
+    const bool is_split = splits > 1 && id >= args.whole_blocks;
+    const int in_split = is_split ? id - args.whole_blocks : 0;
+    const int of_group = args.heads_at_once * splits;
+    const int first_block = uniform(uint32_t(in_split) / uint32_t(of_group)) * args.heads_at_once;
+    const int behind = args.heads * args.of_head - args.whole_blocks - first_block;
+    const int blocks = min_of(args.heads_at_once, max_of(behind, 1));
+    const int in_group = in_split - first_block * splits;
+    const int of_block = uniform(uint32_t(in_group) / uint32_t(blocks));
+    const int in_order = args.whole_blocks + first_block + in_group - of_block * blocks;
+    const int nth = uniform(is_split ? in_order : id);
+    split = uniform(is_split ? of_block : kWhole);
     const int of_chunk = args.heads_at_once * args.of_head;
-    const int chunk = uniform(uint32_t(id) / uint32_t(of_chunk)), in_chunk = id - chunk * of_chunk;
+    const int chunk = uniform(uint32_t(nth) / uint32_t(of_chunk)),
+              in_chunk = nth - chunk * of_chunk;
     const int first_head = chunk * args.heads_at_once;
     const int heads = min_of(args.heads_at_once, args.heads - first_head);
     block = uniform(uint32_t(in_chunk) / uint32_t(heads));
     const int head = first_head + in_chunk - block * heads;
     batch = uniform(uint32_t(head) / uint32_t(args.num_heads_kv));
     head_kv = head - batch * args.num_heads_kv;
-    heads_q = uniform(uint32_t(args.num_heads_q) / uint32_t(args.num_heads_kv * args.head_splits));
-    head_q = head_kv * heads_q;
-    split = 0;
-    const int splits = args.head_splits * args.row_splits;
-    int of_rows = 0;
-    if (splits > 1) {
-      const int nth = block;
-      block = uniform(uint32_t(nth) / uint32_t(splits));
-      split = nth - block * splits;
-      of_rows = uniform(uint32_t(split) / uint32_t(args.head_splits));
-      head_q = (head_kv * args.head_splits + split - of_rows * args.head_splits) * heads_q;
-    }
+    if (args.order != 0) batch = uniform(((const Global<int32_t>*)args.order)[batch]);
     rows = args.seqlen_q;
     keys = args.seqlen_kv;
     q_base = kv_base = 0;
@@ -84,6 +99,16 @@ struct BackwardWork {
       kv_base = uniform(sums[batch]);
       keys = uniform(sums[batch + 1]) - kv_base;
     }
+    // Of a short sequence the first split has the whole block, others have no keys.
+    const bool is_short = split >= 0 && rows <= args.whole_rows;
+    keys = uniform(is_short && split > 0 ? 0 : keys);
+    split = uniform(is_short ? kWhole : split);
+    heads_q = uniform(uint32_t(args.num_heads_q) / uint32_t(args.num_heads_kv));
+    head_q = head_kv * heads_q;
+    const int of_heads = split < 0 ? 1 : args.head_splits, part = max_of(split, 0);
+    const int of_rows = uniform(uint32_t(part) / uint32_t(of_heads));
+    heads_q = uniform(uint32_t(heads_q) / uint32_t(of_heads));
+    head_q += (part - of_rows * of_heads) * heads_q;
     first_key = block * S::kKeys;
     const int diagonal = args.top_left ? 0 : keys - rows;
     const int left = args.window_left, right = args.window_right;
@@ -95,7 +120,7 @@ struct BackwardWork {
     const int to = min_of(last_key - least_distance, rows - 1);
     first = uint32_t(from) / S::kRows;
     end = to < from || first_key >= keys ? first : uint32_t(to) / S::kRows + 1;
-    if (splits > 1) split_rows(of_rows, args);
+    if (split >= 0) split_rows(of_rows, args);
   }
 
   // Blocks that are added to a tile of dQ before this one: those that some row of it sees.

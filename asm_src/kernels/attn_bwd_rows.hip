@@ -4,7 +4,8 @@
 // the workgroups of blocks of keys add.
 //
 // The build defines KERNEL (its name), ELEMENT. 16 lanes have a row: up to 16 columns each.
-// Grid: x = batch * num_heads * ceil(row_tiles * tile_rows / kRows).
+// Grid: x = batch * num_heads * ceil(row_tiles * tile_rows / kRows), then with an order of
+// sequences ceil(batch / kLanes).
 #include "attn_bwd/log2.h"
 #include "isa/dpp.h"
 #include "isa/uniform.h"
@@ -26,6 +27,22 @@ __device__ __forceinline__ float over_row(float x) {
   return x + v_mov_b32_dpp<kRowMirror>(x);
 }
 
+// Its place: so many sequences have more rows, or as many and come before.
+__device__ __forceinline__ void put_in_order(const AttnBwdRowsArgs& args, uint32_t sequence) {
+  const auto* sums = (const Global<int32_t>*)args.cu_seqlens_q;
+  const uint32_t batch = args.batch;
+  if (sequence >= batch) return;
+  const int own = sums[sequence + 1] - sums[sequence];
+  uint32_t place = 0;
+  int from = uniform(sums[0]);
+  for (uint32_t other = 0; other < batch; ++other) {
+    const int to = uniform(sums[other + 1]), rows = to - from;
+    place += rows > own || (rows == own && other < sequence);
+    from = to;
+  }
+  ((Global<int32_t>*)args.order)[place] = sequence;
+}
+
 // NaN of any payload as one that rounding to 16 bits does not wrap.
 __device__ __forceinline__ float usual(float x) { return x == x ? x : __builtin_nanf(""); }
 }  // namespace
@@ -38,6 +55,11 @@ extern "C" __global__ void WORKGROUP(kLanes, 8) KERNEL(AttnBwdRowsArgs args) {
   const uint32_t of_head = (padded + kRows - 1) / kRows;
   const uint32_t id = __builtin_amdgcn_workgroup_id_x(), of_batch = id / of_head;
   const uint32_t first = (id - of_batch * of_head) * kRows, batch = of_batch / args.num_heads;
+  if (args.order != 0 && batch >= uint32_t(args.batch)) {
+    const uint32_t before = uint32_t(args.batch) * args.num_heads * of_head;
+    put_in_order(args, (id - before) * kLanes + Lane::in_workgroup());
+    return;
+  }
   const int64_t head = of_batch - batch * args.num_heads;
   int64_t base = 0;
   int rows = args.seqlen_q;

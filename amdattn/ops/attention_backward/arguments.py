@@ -8,7 +8,14 @@ from amdattn.device.manifest import KernelSpec
 from amdattn.op.plan import Address, Argument, Stride
 from amdattn.ops.attention_backward.kernels import BACKWARD, ROUND, ROWS, SINKS, SUM
 from amdattn.ops.attention_backward.problem import BackwardProblem
-from amdattn.ops.attention_backward.splitting import Splits, key_blocks, row_tiles, rows_of_keys
+from amdattn.ops.attention_backward.splitting import (
+    Splits,
+    first_split_row,
+    in_order,
+    key_blocks,
+    row_tiles,
+    rows_of_keys,
+)
 from amdattn.scalars import LOG2_E
 
 
@@ -22,18 +29,19 @@ def arguments_of(
     lengths: dict[str, Argument] = {
         name: Address(name) if p.varlen else 0 for name in ("cu_seqlens_q", "cu_seqlens_kv")
     }
+    order: Argument = Address("order") if in_order(problem) else 0
     heads = p.batch * p.num_heads_kv
     scale = p.softmax_scale or 0.0
     window_left, window_right = p.window
     main: dict[str, Argument] = {
-        **{name: Address(name) for name in ("q", "k", "v", "dout", "rows", "dk", "dv")},
+        **{name: Address(name) for name in ("q", "k", "v", "dout", "rows")},
         "dq": Address(sums),
         "turns": Address("turns") if problem.deterministic else 0,
         **lengths,
+        "order": order,
         **_strides(problem, "q", "k", "v", "dout", "dk", "dv"),
         **_strides_of_sums(problem, "dq"),
-        "dk_stride_split": 0,
-        "dv_stride_split": 0,
+        **_results(problem, splits),
         **{name: getattr(p, name) for name in _SIZES},
         "softmax_scale": scale,
         "softmax_scale_log2": p.softmax_scale_log2,
@@ -42,28 +50,19 @@ def arguments_of(
         "window_left": window_left,
         "window_right": window_right,
         "top_left": int(p.top_left),
-        "of_head": key_blocks(kernel, problem) * splits.count,
+        "of_head": key_blocks(kernel, problem),
         "row_tiles": tiles,
         "heads": heads,
         "heads_at_once": heads_at_once,
         "keeps_floats": int(problem.keeps_floats),
         "head_splits": splits.heads,
         "row_splits": splits.rows,
+        "whole_blocks": splits.whole_blocks,
+        "whole_rows": splits.whole_rows,
     }
-    if splits.count > 1:  # float32, in the workspace: heads outside
-        main["keeps_floats"] = 1
-        for name, columns in (("dk", p.head_dim), ("dv", p.head_dim_v)):
-            rows = p.total_kv or p.seqlen_kv
-            main |= {
-                name: Address(f"{name}_sums"),
-                f"{name}_stride_batch": 0 if p.varlen else p.num_heads_kv * rows * columns,
-                f"{name}_stride_seq": columns,
-                f"{name}_stride_head": rows * columns,
-                f"{name}_stride_split": rows_of_keys(problem) * columns,
-            }
     of_sums: dict[str, Argument] = {
         **{name: Address(name) for name in ("dk_sums", "dv_sums", "dk", "dv")},
-        "cu_seqlens_kv": lengths["cu_seqlens_kv"],
+        **lengths,
         **_strides(problem, "dk", "dv"),
         "rows": rows_of_keys(problem),
         "seqlen": p.total_kv or p.seqlen_kv,
@@ -72,6 +71,11 @@ def arguments_of(
         "head_dim": p.head_dim,
         "head_dim_v": p.head_dim_v,
         "sequences": p.batch,
+        "whole_blocks": splits.whole_blocks,
+        "whole_rows": splits.whole_rows,
+        "first_row": first_split_row(kernel, problem, splits, heads_at_once),
+        "heads_at_once": heads_at_once,
+        "block_keys": kernel.tile["kv"],
         "keeps_floats": int(problem.keeps_floats),
     }
     of_rows: dict[str, Argument] = {
@@ -79,6 +83,7 @@ def arguments_of(
         "dlse": Address("dlse") if problem.dlse else 0,
         "dq": Address(sums),
         "cu_seqlens_q": lengths["cu_seqlens_q"],
+        "order": order,
         **_strides(problem, "o", "dout"),
         **_strides_of_sums(problem, "dq"),
         "lse_stride_batch": 0 if p.varlen else Stride("lse", "batch"),
@@ -89,6 +94,7 @@ def arguments_of(
         "row_tiles": tiles,
         "tile_rows": kernel.tile["q"],
         "num_heads": p.num_heads_q,
+        "batch": p.batch,
         **_log2_factor(problem),
     }
     of_sinks: dict[str, Argument] = {
@@ -118,6 +124,25 @@ def arguments_of(
         )
         for name, value in args.items()
     }
+
+
+def _results(problem: BackwardProblem, splits: Splits) -> dict[str, Argument]:
+    """Where dk and dv go: of splits float32 in the workspace, heads outside."""
+    p, found = problem.forward, dict[str, Argument]()
+    for name, columns in (("dk", p.head_dim), ("dv", p.head_dim_v)):
+        rows, is_split = p.total_kv or p.seqlen_kv, splits.count > 1
+        strides = {
+            "batch": 0 if p.varlen else p.num_heads_kv * rows * columns,
+            "seq": columns,
+            "head": rows * columns,
+            "split": rows_of_keys(problem) * columns,
+        }
+        found[name] = Address(name) if splits.some_are_whole else 0
+        found[f"{name}_sums"] = Address(f"{name}_sums") if is_split else 0
+        found[f"{name}_stride_split"] = strides.pop("split") if is_split else 0
+        for axis, stride in strides.items():
+            found[f"{name}_sums_stride_{axis}"] = stride if is_split else 0
+    return found
 
 
 def _log2_factor(problem: BackwardProblem) -> dict[str, Argument]:

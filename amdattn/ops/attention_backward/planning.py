@@ -32,6 +32,7 @@ from amdattn.ops.attention_backward.splitting import (
     Splits,
     best_splits,
     blocks,
+    in_order,
     key_blocks,
     row_tiles,
     rows_of_keys,
@@ -192,6 +193,8 @@ def workspace(problem: BackwardProblem, kernel: KernelSpec, splits: Splits) -> W
     if splits.count > 1:
         of_dk, of_dv = sums_bytes(problem, splits)
         regions += [Region("dk_sums", of_dk), Region("dv_sums", of_dv)]
+    if in_order(problem):
+        regions.append(Region("order", p.batch * 4))
     if problem.deterministic:
         # In front of those of each tile and wave is a count of the workgroups that have begun.
         regions.append(Region("turns", (1 + tiles) * _WAVES * _TURN_BYTES, "zero_at_rest"))
@@ -223,17 +226,24 @@ def _launches(
 
     first = _small(rows, ROWS, ROWS_GRID, p.dtype, props)
     padded = row_tiles(kernel, problem) * kernel.tile["q"]
-    yield launch(
-        *(first, p.batch * p.num_heads_q * -(-padded // first.tile["rows"])),
-        *({"rows", sums}, set()),
-    )
+    of_rows, written = p.batch * p.num_heads_q * -(-padded // first.tile["rows"]), {"rows", sums}
+    if in_order(problem):
+        of_rows += -(-p.batch // first.workgroup[0])
+        written.add("order")
+    yield launch(first, of_rows, written, set())
     kernel.check_grid(BACKWARD_GRID)
     updated = {sums} | ({"turns"} if problem.deterministic else set())
-    of_keys = {"dk", "dv"} if splits.count == 1 else {"dk_sums", "dv_sums"}
-    yield launch(kernel, blocks(kernel, problem) * splits.count, of_keys | updated, updated)
+    of_keys = {"dk_sums", "dv_sums"} if splits.count > 1 else set()
+    if splits.some_are_whole:
+        of_keys |= {"dk", "dv"}
+    whole = splits.whole_blocks
+    workgroups = whole + (blocks(kernel, problem) - whole) * splits.count
+    yield launch(kernel, workgroups, of_keys | updated, updated)
     if splits.count > 1:
         last = _small(rows, SUM, SUM_GRID, p.dtype, props)
         of_heads = rows_of_keys(problem)
+        first_row = args[SUM, "first_row"]
+        assert isinstance(first_row, int)
         if of_heads > MOST_ROWS:
             raise UnsupportedProblem(
                 f"num_splits={p.num_splits} of {of_heads} rows of all heads of k: kernel "
@@ -241,7 +251,9 @@ def _launches(
             )
         lanes_of_rows = [n // last.tile["columns"] for n in (p.head_dim, p.head_dim_v)]
         at_a_time = [last.tile["rows"] * (last.workgroup[0] // lanes) for lanes in lanes_of_rows]
-        yield launch(last, sum(-(-of_heads // n) for n in at_a_time), {"dk", "dv"}, set())
+        yield launch(
+            last, sum(-(-(of_heads - first_row) // n) for n in at_a_time), {"dk", "dv"}, set()
+        )
     if p.sinks:
         last = _small(rows, SINKS, SINKS_GRID, "float32", props)
         yield launch(last, p.num_heads_q, {"dsinks"}, set())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from amdattn.arch.architectures import architecture
 from amdattn.arch.attention_kernels import ATTENTION_KERNELS
@@ -19,6 +19,8 @@ _EMPTY_CLK = 1500  # of a workgroup beyond the keys of its sequence
 _SUM_CLK = 9000  # of the launch that sums splits, beside what it reads: 6000, and some more
 _NEAR = 1.02  # of the least: fewer splits are less memory
 _ROUNDS = 4  # of CUs, whose blocks of keys partial sums may take the memory of
+_MOST_IN_ORDER = 1024  # sequences, each of which is compared with all
+_SHORT = 4  # others have, on average, at most one part in so many of the longest one's rows
 MOST_ROWS = 2**31 - 1  # of all heads: their number has 32 bits
 
 
@@ -32,21 +34,38 @@ class Splits:
         Of the query heads of a group, which it divides.
     rows : int
         Of the tiles of rows that see the block; of all tiles if dq is added to in turns.
+    whole_blocks : int
+        The first ones are not split: those of whole rounds of CUs.
+    whole_rows : int
+        Nor are those of sequences of at most so many rows; -1: of none.
     """
 
     heads: int = 1
     rows: int = 1
+    whole_blocks: int = 0
+    whole_rows: int = -1
 
     @property
     def count(self) -> int:
         """Workgroups of a block of keys."""
         return self.heads * self.rows
 
+    @property
+    def some_are_whole(self) -> bool:
+        """Blocks that write dk and dv themselves."""
+        return self.count == 1 or self.whole_blocks > 0 or self.whole_rows >= 0
+
     @classmethod
     def of(cls, count: int, problem: BackwardProblem) -> Splits:
         """So many: of heads what divides both."""
         heads = math.gcd(count, problem.forward.num_heads_q // problem.forward.num_heads_kv)
         return cls(heads, count // heads)
+
+
+def in_order(problem: BackwardProblem) -> bool:
+    """Whether sequences begin in the order of their rows, the longest one first."""
+    p = problem.forward
+    return p.varlen and 1 < p.batch <= _MOST_IN_ORDER
 
 
 def key_blocks(kernel: KernelSpec, problem: BackwardProblem) -> int:
@@ -63,6 +82,14 @@ def rows_of_keys(problem: BackwardProblem) -> int:
     """Of k, of all heads."""
     p = problem.forward
     return (p.total_kv or p.batch * p.seqlen_kv) * p.num_heads_kv
+
+
+def first_split_row(
+    kernel: KernelSpec, problem: BackwardProblem, splits: Splits, heads_at_once: int
+) -> int:
+    """Of the keys of all heads: the first one of a head that has a block that is split."""
+    before = splits.whole_blocks // (key_blocks(kernel, problem) * heads_at_once) * heads_at_once
+    return before * problem.forward.seqlen_kv
 
 
 def blocks(kernel: KernelSpec, problem: BackwardProblem) -> int:
@@ -86,11 +113,12 @@ def sums_bytes(problem: BackwardProblem, splits: Splits) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """Blocks of keys of sequences that count as equally long: how many, and tiles that see one."""
+    """Blocks of keys of sequences that count as equally long: how many, tiles that see one."""
 
     count: int
     most: float
     mean: float
+    rows: float  # of q
 
 
 def _sequences(kernel: KernelSpec, problem: BackwardProblem) -> list[_Blocks]:
@@ -118,7 +146,9 @@ def _blocks_of(kernel: KernelSpec, problem: BackwardProblem, count: int, rows: f
     seen = p.flops / pairs if pairs else 1.0
     mean = min(most, rows * seen + (kernel.tile["kv"] / 2 if seen < 1 else 0))
     tiles = row_tiles(kernel, problem)
-    return _Blocks(count, min(tiles, most / of_tile + (most < rows)), min(tiles, mean / of_tile))
+    return _Blocks(
+        count, min(tiles, most / of_tile + (most < rows)), min(tiles, mean / of_tile), rows
+    )
 
 
 def split_clk(
@@ -132,24 +162,30 @@ def split_clk(
     compiled = bool(kernel.accepts["softcaps"][1])
     costs = ATTENTION_KERNELS[kernel.arch]
     of_tile = tile_clk(kernel) * (costs.backward_compiled if compiled else costs.backward_ordered)
-    heads = p.num_heads_q // p.num_heads_kv // splits.heads
-    outside = _OUTSIDE_CLK[compiled] + (heads - 1) * _ANOTHER_CLK[compiled]
     tiles = row_tiles(kernel, problem)
     longest = busy = half = 0.0
+    workgroups = 0
     sequences = _sequences(kernel, problem)
     for one in sequences:
+        own = splits if one.rows > splits.whole_rows else Splits()
+        heads = p.num_heads_q // p.num_heads_kv // own.heads
+        outside = _OUTSIDE_CLK[compiled] + (heads - 1) * _ANOTHER_CLK[compiled]
         # In turns rows are split at the same places of all blocks.
-        of_all = tiles if problem.deterministic else one.most
-        of_split = min(math.ceil(one.most), math.ceil(of_all / splits.rows))
+        of_all = tiles if problem.deterministic and own.rows > 1 else one.most
+        of_split = min(math.ceil(one.most), math.ceil(of_all / own.rows))
         longest = max(longest, outside + heads * of_split * of_tile)
-        mean = outside + heads * one.mean / splits.rows * of_tile
-        busy += one.count * splits.count * mean / props.num_cus
+        mean = outside + heads * one.mean / own.rows * of_tile
+        busy += one.count * own.count * mean / props.num_cus
         half = max(half, mean / 2)
-    workgroups = sum(one.count for one in sequences) * splits.count
+        workgroups += one.count * own.count
     # Of one length and without a mask all are alike.
     alike = sequences[0].mean == sequences[0].most
-    rounds = -(-sequences[0].count * splits.count // props.num_cus) if alike else 1
+    behind = sequences[0].count - splits.whole_blocks
+    rounds = -(-behind * splits.count // props.num_cus) if alike else 1
     clk = rounds * longest
+    if splits.whole_blocks:
+        whole = split_clk(kernel, problem, Splits(), props)
+        clk += whole * splits.whole_blocks / props.num_cus / -(-sequences[0].count // props.num_cus)
     if workgroups > props.num_cus and not (alike and len(sequences) == 1):
         clk = max(clk, busy + half)
     clk += (blocks(kernel, problem) * splits.count - workgroups) * _EMPTY_CLK / props.num_cus
@@ -157,6 +193,9 @@ def split_clk(
         return clk
     # Written beside what other workgroups multiply; read by the launch that sums them.
     read_ns = sum(sums_bytes(problem, splits)) / props.hbm_bytes_per_ns
+    if splits.whole_rows >= 0 and p.total_kv:  # of the longest sequence alone
+        read_ns *= min(1.0, p.seqlen_kv / p.total_kv)
+    read_ns *= behind / sequences[0].count
     launch_ns = props.architecture.launch_us * 1e3
     return clk + _SUM_CLK + (launch_ns + read_ns) * props.sustained_clock_ghz
 
@@ -185,5 +224,16 @@ def best_splits(kernel: KernelSpec, problem: BackwardProblem, props: DeviceProps
     found = [Splits.of(count, problem) for count in range(1, max(1, most) + 1)]
     tiles = row_tiles(kernel, problem)
     possible = [one for one in found if one.rows <= tiles]
-    clks = [split_clk(kernel, problem, one, props) for one in possible]
-    return next(one for one, clk in zip(possible, clks, strict=True) if clk <= _NEAR * min(clks))
+    several = [one for one in possible if one.count > 1]
+    whole_blocks = blocks(kernel, problem) // props.num_cus * props.num_cus
+    if p.varlen and _SHORT * (p.total_q - p.seqlen_q) <= (p.batch - 1) * p.seqlen_q:
+        # Those whose blocks take no longer than a split of the longest one's, half of that where a
+        # block has several heads to go through.
+        of_split = [p.seqlen_q // max(2, one.count * min(2, one.heads)) for one in several]
+        pairs = zip(several, of_split, strict=True)
+        possible += [replace(one, whole_rows=rows) for one, rows in pairs if rows > 0]
+    elif not p.varlen and p.window == (-1, -1) and whole_blocks:  # others are part of a round
+        possible += [replace(one, whole_blocks=whole_blocks) for one in several]
+    clks = {one: split_clk(kernel, problem, one, props) for one in possible}
+    near = [one for one in possible if clks[one] <= _NEAR * min(clks.values())]
+    return min(near, key=lambda one: (one.count, clks[one]))

@@ -91,7 +91,7 @@ _AROUND = (
           s_cbranch_execz
           v_mul_hi_u32 v, v, v
         """,
-        sites=4,
+        sites=3,
     ),
     Stated(
         *(_SUM, ("wait deleted", "wait weakened"), _WAITED),
@@ -294,6 +294,7 @@ def _of_keys(kernel: str) -> tuple[Stated, ...]:
               v_cmp_eq_u32 vcc, 0, v
             > s_and_saveexec_b64 s[2], vcc
               s_cbranch_execz
+              s_waitcnt lgkmcnt(0)
               v_mov_b32 v, s
             """,
         ),

