@@ -31,4 +31,5 @@ typedef struct AttnBwdRowsArgs {
   int32_t batch;      // of order
   float log2_factor;  // of lse, as scores are scaled to base 2 by the main kernel
   float log2_rest;    // by how much that is more
+  int32_t padding;    // to a multiple of 8 bytes
 } AttnBwdRowsArgs;

@@ -27,4 +27,5 @@ typedef struct AttnBwdSumArgs {
   int32_t heads_at_once;
   int32_t block_keys;
   int32_t keeps_floats;  // dk and dv are float32
+  int32_t padding;       // to a multiple of 8 bytes
 } AttnBwdSumArgs;

@@ -77,6 +77,7 @@ def arguments_of(
         "heads_at_once": heads_at_once,
         "block_keys": kernel.tile["kv"],
         "keeps_floats": int(problem.keeps_floats),
+        "padding": 0,
     }
     of_rows: dict[str, Argument] = {
         **{name: Address(name) for name in ("o", "dout", "lse", "rows")},
@@ -96,6 +97,7 @@ def arguments_of(
         "num_heads": p.num_heads_q,
         "batch": p.batch,
         **_log2_factor(problem),
+        "padding": 0,
     }
     of_sinks: dict[str, Argument] = {
         **{name: Address(name) for name in ("rows", "sinks", "dsinks")},

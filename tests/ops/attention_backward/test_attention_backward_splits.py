@@ -290,7 +290,7 @@ def test_one_long_sequence_among_short_ones(device: str) -> None:
     for batch, total in ((16, 1024 + 15 * 64), (64, 1024 + 63), (64, 1024)):
         made = of(batch, total)
         assert 4 <= np.prod(splits(made)) <= 2 * np.prod(splits(alone)), made.reasons
-    assert splits(of(64, 64 * 1024)) == splits(plan(64, 1024, 1024, 16, 2, 128, device=device))
+    assert splits(of(64, 64 * 1024)) == (1, 1)  # all are long: these fill the device
 
 
 def test_windows_under_turns() -> None:

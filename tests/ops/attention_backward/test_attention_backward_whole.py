@@ -92,10 +92,10 @@ def test_the_first_blocks_are_not_split(splits: Any, whole: int, deterministic: 
     """They write results themselves, the others are summed."""
     splits(2, 2, whole_blocks=whole)
     of: dict[str, Any] = {"more": {"deterministic": deterministic}, "batch": 2}
-    normal(40, 500, (4, 2), (128, 128), **of).check()  # 3 blocks of 4 heads
+    normal(40, 800, (4, 2), (128, 128), **of).check()  # 4 blocks of 4 heads, or 5
     normal(40, 300, (20, 10), dtype="float16", **of).check()  # 2 of 20, 8 at once
     of["more"] = {**of["more"], "out_dtype": "float32"}
-    normal(37, 300, (4, 2), (72, 40), softcap=2.0, **of).check()
+    normal(37, 900, (4, 2), (72, 40), softcap=2.0, **of).check()
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
