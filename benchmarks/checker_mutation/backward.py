@@ -6,14 +6,17 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
 
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
+from amdattn.ops.attention_backward import planning
 from amdattn.ops.attention_backward.cases import OPERATION, BackwardCase, case, cases
 from amdattn.ops.attention_backward.kernels import BACKWARD, ROUND, ROWS, SINKS, SUM
+from amdattn.ops.attention_backward.splitting import Splits
 from benchmarks.checker_mutation.operation import operation_case
 from benchmarks.checker_mutation.subject import Case, Subject
 
@@ -65,6 +68,11 @@ def _launches(kernel: KernelSpec, props: DeviceProps) -> Iterator[Case]:
                 yield _filled(operation_case(OPERATION, _with_room(one), kernel, props))
     for one in given:
         yield operation_case(OPERATION, one, kernel, props)
+    for one, splits in _of_some_whole(kernel):
+        # As plans have it of more work than a campaign can launch.
+        with mock.patch.object(planning, "best_splits", return_value=splits):
+            made = operation_case(OPERATION, one, kernel, props)
+        yield made
     for kind in ("wild", "nothing"):
         for one in wild:
             made = operation_case(OPERATION, one, kernel, props, wild=kind)
@@ -120,6 +128,29 @@ def _of_keys(kernel: KernelSpec) -> Iterator[BackwardCase]:
         yield _NanBehind(**_fields(behind))
         of_block = {**dims, "seqlen_q": 2 * rows, "seqlen_kv": keys}
         yield _NanKeys(**_fields(case(dtype=kernel.dtype, **of_all, **of_block)))
+
+
+def _of_some_whole(kernel: KernelSpec) -> Iterator[tuple[BackwardCase, Splits]]:
+    """Blocks that are not split before others that are, or those of short sequences."""
+    if kernel.op == SUM:
+        several: _Options = {"num_heads_q": 4, "num_heads_kv": 4, "lengths": _LENGTHS}
+        dense: _Options = {"seqlen_q": 40, "seqlen_kv": 700, "num_heads_q": 2, "head_dim": 24}
+        given: tuple[_Options, ...] = ({}, {"out_dtype": "float32"})
+        for more in given:
+            yield case(dtype=kernel.dtype, **several, **more), Splits(1, 2, whole_rows=20)
+            yield case(dtype=kernel.dtype, **dense, **more), Splits(1, 2, whole_blocks=2)
+        many: _Options = {"seqlen_q": 20, "seqlen_kv": 300, "num_heads_q": 10, "num_heads_kv": 10}
+        yield case(dtype=kernel.dtype, head_dim=8, **many), Splits(1, 2, whole_blocks=17)
+    if kernel.op == BACKWARD:
+        keys, rows = kernel.tile["kv"], kernel.tile["q"]
+        dims = {"head_dim": kernel.params["head_dim"], "head_dim_v": kernel.params["head_dim_v"]}
+        of_both: _Options = {"kernel": kernel.name, "num_heads_q": 4, "num_heads_kv": 2}
+        lengths = ((4 * rows, keys + 9), (3, 0), (0, 9), (rows, 20))
+        for deterministic in kernel.accepts["deterministic"]:
+            more = {"dtype": kernel.dtype, "deterministic": deterministic, **dims, **of_both}
+            dense = {"seqlen_q": 4 * rows, "seqlen_kv": keys + 9}
+            yield case(**dense, **more), Splits(2, 2, whole_blocks=3)
+            yield case(lengths=lengths, **more), Splits(1, 2, whole_rows=rows)
 
 
 def _fields(one: BackwardCase) -> dict[str, Any]:
