@@ -39,7 +39,8 @@ struct Sequence {
   uint32_t first = 1, end = 0;  // of its keys
   bool is_split = false;
 
-  // Where the key is of another one: the last one that begins at it or before.
+  // Where the key is of another one: the last one that begins at it or before. Keys behind all
+  // sequences count as of the last one, and are not stored.
   __device__ __forceinline__ void find(const AttnBwdSumArgs& args, uint32_t key) {
     if (key >= first && key < end) return;
     const auto* keys = (const Global<int32_t>*)args.cu_seqlens_kv;
@@ -54,7 +55,7 @@ struct Sequence {
     }
     first = keys[from];
     end = keys[from + 1];
-    is_split = key < end && rows[from + 1] - rows[from] > args.whole_rows;
+    is_split = rows[from + 1] - rows[from] > args.whole_rows;
   }
 };
 
@@ -95,6 +96,7 @@ extern "C" __global__ void WORKGROUP(kLanes, 8) KERNEL(AttnBwdSumArgs args) {
   if (args.whole_rows >= 0 || args.whole_blocks > 0) {
     summed = 0;
     Sequence sequence;
+#pragma clang loop unroll(disable)
     for (uint32_t i = 0; i < kRows && row + i * at_once < rows; ++i) {
       const uint32_t of_head = (row + i * at_once) / seqlen;
       const uint32_t key = row + i * at_once - of_head * seqlen;

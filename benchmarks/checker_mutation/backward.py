@@ -67,17 +67,17 @@ def _launches(kernel: KernelSpec, props: DeviceProps) -> Iterator[Case]:
             if one.lengths and kernel.op in (SUM, ROUND):
                 yield _filled(operation_case(OPERATION, _with_room(one), kernel, props))
     for one in given:
-        yield operation_case(OPERATION, one, kernel, props)
+        yield _in_order(operation_case(OPERATION, one, kernel, props), one)
     for one, splits in _of_some_whole(kernel):
         # As plans have it of more work than a campaign can launch.
         with mock.patch.object(planning, "best_splits", return_value=splits):
             made = operation_case(OPERATION, one, kernel, props)
-        yield made
+        yield _filled(made) if kernel.op == SUM else _in_order(made, one)
     for kind in ("wild", "nothing"):
         for one in wild:
             made = operation_case(OPERATION, one, kernel, props, wild=kind)
             if kernel.op != ROWS:  # which no launch comes before
-                yield made
+                yield _in_order(made, one)
 
 
 def _with_room(one: BackwardCase) -> BackwardCase:
@@ -85,6 +85,18 @@ def _with_room(one: BackwardCase) -> BackwardCase:
     p = one.problem.forward
     forward = dataclasses.replace(p, total_q=p.total_q + 100, total_kv=p.total_kv + 72)
     return dataclasses.replace(one, problem=dataclasses.replace(one.problem, forward=forward))
+
+
+def _in_order(made: Case, one: BackwardCase) -> Case:
+    """With the order of sequences that the launch before would have written, not of any numbers."""
+    order = np.argsort([-rows for rows, _ in one.lengths], kind="stable").astype(np.int32)
+    buffers = tuple(
+        dataclasses.replace(buffer, data=order.tobytes())
+        if buffer.name == "order" and not buffer.output
+        else buffer
+        for buffer in made.buffers
+    )
+    return dataclasses.replace(made, buffers=buffers)
 
 
 def _filled(made: Case) -> Case:
@@ -139,6 +151,10 @@ def _of_some_whole(kernel: KernelSpec) -> Iterator[tuple[BackwardCase, Splits]]:
         for more in given:
             yield case(dtype=kernel.dtype, **several, **more), Splits(1, 2, whole_rows=20)
             yield case(dtype=kernel.dtype, **dense, **more), Splits(1, 2, whole_blocks=2)
+        # One sequence, a later one, and the second, third or fourth row of a lane alone.
+        later = (((3, rows), (40, 90)) for rows in (16, 32, 48))
+        for lengths in ((40, 90),), ((3, 0), (40, 90), (17, 5)), *later:
+            yield case(dtype=kernel.dtype, lengths=lengths), Splits(1, 2, whole_rows=20)
         many: _Options = {"seqlen_q": 20, "seqlen_kv": 300, "num_heads_q": 10, "num_heads_kv": 10}
         yield case(dtype=kernel.dtype, head_dim=8, **many), Splits(1, 2, whole_blocks=17)
     if kernel.op == BACKWARD:

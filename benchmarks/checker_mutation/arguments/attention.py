@@ -21,6 +21,10 @@ _OF_NO_KEYS = (
     "the lanes that are let in have a sum of 0, which only rows without keys have, whose reference "
     "is -infinity: the logarithm of both is the -infinity that these have without it"
 )
+_ROWS_OF_A_PART = (
+    "the lanes that are let in have rows behind the last one: the partial result of a tile has "
+    "rows of its own for all of the tile, and those that are not there are never read"
+)
 _ONE_GROUP = "no wave comes here: all columns of O that the kernel takes are in one group"
 
 _NARROW = "attn_fwd_bf16_d64_narrow_rtne"
@@ -46,6 +50,18 @@ ARGUMENTS = (
           s_cbranch_execz
           global_store_dwordx4 v[2], v[4], off offset:#
         > s_or_b64 exec, exec, s[2]
+        """,
+        archs=_GFX950,
+    ),
+    # Partial results behind the second attempt.
+    Stated(
+        *(_FORWARD, "EXEC", _ROWS_OF_A_PART),
+        """
+          v_cmp_gt_i32 s[2], s, v
+          v_pk_fma_f32 v[2], v[2], v[2], v[2]
+        > s_and_saveexec_b64 s[2], s[2]
+          s_cbranch_execz
+          global_load_dwordx4 v[4], v[2], off
         """,
         archs=_GFX950,
     ),

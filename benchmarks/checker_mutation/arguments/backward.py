@@ -8,10 +8,11 @@ _DIVIDED = (
     "the lanes that are let in as well divide by more than they have: the quotient is 0, and the "
     "remainder what they had"
 )
-_WAITED = (
-    "what it would wait for has arrived: a wave that comes here has waited for as much with its "
-    "first row that the sequences have, or where its rows began with another head"
+_NOT_THERE = (
+    "the lanes that are let in as well take a row behind the last one for one to be summed: they "
+    "read the last one in its place, and store none that is not there"
 )
+_NOTHING_SUMMED = "the lanes that are let in as well store nothing: none of their rows is summed"
 _A_BATCH = (
     "no wave comes here from code that has not waited: there is a batch entry, whose loop has"
 )
@@ -94,14 +95,32 @@ _AROUND = (
         sites=3,
     ),
     Stated(
-        *(_SUM, ("wait deleted", "wait weakened"), _WAITED),
+        *(_SUM, "EXEC", _DIVIDED),
         """
-          v_mad_u64_u32 v[2], s[2], s, v, v[2]
-        > s_waitcnt vmcnt(#)
-          v_mov_b32 v, v
-          v_mad_u64_u32 v[2], s[2], s, v, v[2]
+          v_cmp_le_u32 s[2], s, v
+        > s_and_saveexec_b64 s[2], s[2]
+          s_cbranch_execz
+          v_mul_hi_u32 v, v, v
         """,
-        sites=3,
+    ),
+    # Which rows of a lane are summed.
+    Stated(
+        *(_SUM, "EXEC", _NOT_THERE),
+        """
+          v_cmp_gt_u32 vcc, s, v
+          s_or_b64 s[2], s[2], exec
+        > s_and_saveexec_b64 s[2], vcc
+          s_cbranch_execz
+        """,
+    ),
+    Stated(
+        *(_SUM, "EXEC", _NOTHING_SUMMED),
+        """
+          s_or_b64 exec, exec, s[2]
+          v_cmp_ne_u32 s[2], 0, v
+        > s_and_b64 exec, exec, s[2]
+          s_cbranch_execz
+        """,
     ),
     Stated(
         *(_ROUND, "EXEC", _ANOTHERS_ROW),
