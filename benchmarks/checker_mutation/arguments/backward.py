@@ -60,10 +60,9 @@ _HAS_KEYS = (
     "what it would wait for has arrived: it is waited for before, but by a wave without keys, and "
     "those have ended"
 )
-
-_IN_ORDER = (
-    "reads of LDS come in order: the next one writes a register of this one again, and both are "
-    "waited for in front of what they are for"
+_BOTH_LENGTHS = (
+    "what it would wait for has arrived: where there are lengths of sequences of k there are those "
+    "of q, which were waited for before"
 )
 
 _ANOTHERS_ROW = (
@@ -350,29 +349,18 @@ def _of_keys(kernel: str) -> tuple[Stated, ...]:
             archs=("gfx950",),
         ),
         Stated(
-            *(kernel, ("wait deleted", "wait weakened"), _HAS_KEYS),
+            *(kernel, ("wait deleted", "wait weakened"), _BOTH_LENGTHS),
             """
-              s_lshl_b32 s, s, #
-              s_ashr_i32 s, s, 31
+              s_mov_b32 s, 0
+              s_cbranch_scc1
             > s_waitcnt lgkmcnt(0)
-              s_mul_hi_u32 s, s, s
+              s_ashr_i32 s, s, 31
             """,
-            archs=("gfx942",),
         ),
     )
 
 
 _OF_64 = (
-    Stated(
-        *("attn_bwd_bf16_d64", ("wait deleted", "wait weakened"), _IN_ORDER),
-        """
-          s_nop 9
-          ds_read_b128 v[4], v offset:57344
-        > s_waitcnt lgkmcnt(0)
-          ds_read_b32 v, v offset:57372
-        """,
-        archs=("gfx950",),
-    ),
     Stated(
         *("attn_bwd_bf16_d64", "LDS offset", _BY_ROWS),
         """
