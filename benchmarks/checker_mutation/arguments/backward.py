@@ -65,6 +65,15 @@ _BOTH_LENGTHS = (
     "of q, which were waited for before"
 )
 
+_OF_NO_TILE = (
+    "what is read is the tile before the first one, of zeroes, of which 16 bytes further on are "
+    "more"
+)
+
+_WAITED_AGAIN = (
+    "the read that may be under way then is waited for once more, in front of what it is for"
+)
+
 _ANOTHERS_ROW = (
     "the lanes that are let in as well, fewer than a row has, come behind the last whole row: their"
     " rows are the first lanes' next ones and the first of the next workgroup, as far as they "
@@ -360,7 +369,40 @@ def _of_keys(kernel: str) -> tuple[Stated, ...]:
     )
 
 
+_OF_128 = (
+    Stated(
+        *("attn_bwd_bf16_d128", "wait weakened", _WAITED_AGAIN),
+        """
+          v_mov_b32 v, 0x13820
+          ds_read_b128 v[4], v
+        > s_waitcnt lgkmcnt(0)
+          v_mov_b32 v, 0x1381c
+        """,
+        archs=("gfx950",),
+    ),
+)
 _OF_64 = (
+    Stated(
+        *("attn_bwd_bf16_d64", ("wait deleted", "wait weakened"), _HAS_KEYS),
+        """
+          s_add_i32 s, s, s
+          s_lshl_b32 s, s, 2
+        > s_waitcnt lgkmcnt(0)
+          s_add_u32 s, s, s
+        """,
+        archs=("gfx942",),
+    ),
+    # Before the loop.
+    Stated(
+        *("attn_bwd_bf16_d64", "LDS offset", _OF_NO_TILE),
+        """
+          ds_read_b128 v[4], v offset:1024
+          ds_read_b128 v[4], v offset:2048
+        > ds_read_b128 v[4], v offset:2560
+          s_waitcnt vmcnt(0) lgkmcnt(0)
+        """,
+        archs=("gfx942",),
+    ),
     Stated(
         *("attn_bwd_bf16_d64", "LDS offset", _BY_ROWS),
         """
@@ -373,4 +415,9 @@ _OF_64 = (
     ),
 )
 
-ARGUMENTS = (*_AROUND, *_OF_64, *(stated for kernel in _OF_KEYS for stated in _of_keys(kernel)))
+ARGUMENTS = (
+    *_AROUND,
+    *_OF_128,
+    *_OF_64,
+    *(stated for kernel in _OF_KEYS for stated in _of_keys(kernel)),
+)
