@@ -1,13 +1,15 @@
 """Prints several products of a launch: batches beside a launch each, and groups of uneven rows.
 
     python -m benchmarks.gemm_products [--batches B,M,N,K ...] [--groups GROUPS,ROWS,N,K ...]
-                                       [--every-kernel] [--reading NAME] [--json FILE]
+                                       [--layout nt|nn|tn] [--every-kernel] [--reading NAME]
+                                       [--json FILE]
 
 Modelled clk of whole launches at the clock that the chip sustains, kernel only, bfloat16, whose
 values no time depends on. Groups are experts: so many, with so many rows on average, drawn from a
 Dirichlet distribution of parameter 4 with seed 0. Their rows count, those that fill up tiles do
 not: "/ at the rate" is the time over what these operations take at the rate of the loop of the
-kernel that the plan takes, whose mark is 1.15.
+kernel that the plan takes, whose mark is 1.15. Of layout "tn" rows are those of k, and groups have
+products of N x K: the gradient of their matrices.
 """
 
 from __future__ import annotations
@@ -69,7 +71,8 @@ def loop_share(kernel: manifest.KernelSpec, props: DeviceProps, reading: str | N
     tiles = grids.chunk(kernel, props) * grids.XCDS
     high = max(n for n in range(1, math.isqrt(tiles) + 1) if tiles % n == 0)
     m, n = kernel.tile["m"] * high, kernel.tile["n"] * (tiles // high)
-    problems = [GemmProblem(m, n, k, DTYPE) for k in LENGTHS]
+    layout = kernel.accepts["layout"]
+    problems = [GemmProblem(m, n, k, DTYPE, layout=layout) for k in LENGTHS]
     least, most = (_clk(_plan(one, kernel, props), one, reading) for one in problems)
     return (problems[1].flops - problems[0].flops) / (most - least) / limit(props)
 
@@ -116,14 +119,17 @@ def groups(
 ) -> Iterator[Row]:
     """One launch, by the planned kernel or every one."""
     count, rows, n, k = shape
-    problem = GemmProblem(count * rows, n, k, DTYPE, groups=count)
+    sizes_of = (n, k, count * rows) if options.layout == "tn" else (count * rows, n, k)
+    problem = GemmProblem(*sizes_of, DTYPE, groups=count, layout=options.layout)
     sizes = amdattn.asarray(uneven(count, rows))
     rate = 0.0
     for kernel in _kernels(problem, props, options.every_kernel):
         rate = rate or loop_share(kernel, props, options.reading)
         clk = _clk(_plan(problem, kernel, props), problem, options.reading, group_sizes=sizes)
         share = problem.flops / clk / limit(props)
-        name = f"{count} groups of {rows} x {n} x {k}"
+        name = f"{count} groups of {rows} x {n} x {k}" + f" {options.layout}" * (
+            options.layout != "nt"
+        )
         yield Row(name, kernel.name, clk, share, rate / share)
 
 
@@ -136,6 +142,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batches", nargs="*", type=_numbers, default=BATCHES)
     parser.add_argument("--groups", nargs="*", type=_numbers, default=GROUPS)
+    parser.add_argument("--layout", choices=("nt", "nn", "tn"), default="nt", help="of groups")
     parser.add_argument("--every-kernel", action="store_true")
     parser.add_argument("--reading", help="see docs/generated/readings.md")
     parser.add_argument("--json", type=Path, help="write every row here")

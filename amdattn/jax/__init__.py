@@ -20,8 +20,9 @@ from amdattn.jax.context_parallel import context_parallel_attention, zigzag_orde
 from amdattn.jax.decode import flash_attn_with_kvcache
 from amdattn.jax.dot_product_attention import dot_product_attention
 from amdattn.jax.lowering_device import lowering_for
-from amdattn.jax.operations import gemm_nt, merge_state, rms_norm
+from amdattn.jax.operations import merge_state, rms_norm
 from amdattn.jax.primitive import call
+from amdattn.jax.products import gemm, gemm_nt, grouped_gemm
 from amdattn.jax.targets import library as _library
 
 _library()  # so that programs of other processes find their handler
@@ -33,7 +34,9 @@ __all__ = [
     "flash_attn_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
+    "gemm",
     "gemm_nt",
+    "grouped_gemm",
     "lowering_for",
     "merge_state",
     "rms_norm",

@@ -22,6 +22,7 @@ from amdattn.ops.gemm.problem import (
     MX,
     WORD_BYTES,
     GemmProblem,
+    by_k,
 )
 
 _ACTIVATIONS = {
@@ -36,10 +37,11 @@ def _axes(problem: GemmProblem, variant: str) -> dict[str, Axes]:
     rows = ("rows",) if problem.has_factors else ("n",)
     a_by_k, b_by_k = problem.by_k
     # Rows of groups follow each other: a part of them is of other groups.
-    m = ("rows_of_groups",) if problem.groups else ("m",)
-    batch = (("batch",),) * bool(problem.batch)
-    of_b = (("groups",),) if problem.groups else batch
-    out = (*batch, m, ("columns",) if problem.has_factors else ("n",))
+    m = ("rows_of_groups",) if problem.groups and not problem.groups_share_k else ("m",)
+    batch, groups = (("batch",),) * bool(problem.batch), (("groups",),)
+    of_b = groups if problem.groups and not problem.groups_share_k else batch
+    of_out = groups if problem.groups_share_k else batch
+    out = (*of_out, m, ("columns",) if problem.has_factors else ("n",))
     of_scales: dict[str, Axes] = {"scale_a": (*batch, m), "scale_b": (*of_b, rows)}
     of_scales |= {name: ((),) for name in of_scales if getattr(problem, name) == "tensor"}
     k: tuple[str, ...] = ("k",)
@@ -57,7 +59,8 @@ def _axes(problem: GemmProblem, variant: str) -> dict[str, Axes]:
 
 
 def _lengths(problem: GemmProblem) -> dict[str, int]:
-    known = {"rows_of_groups" if problem.groups else "m": problem.m, "k": problem.k}
+    of_groups = problem.groups and not problem.groups_share_k
+    known = {"rows_of_groups" if of_groups else "m": problem.m, "k": problem.k}
     known |= {name: x for name in ("batch", "groups") if (x := getattr(problem, name))}
     if problem.has_factors:
         return {**known, "rows": problem.b_rows, "columns": problem.n}
@@ -81,12 +84,15 @@ def _reference(problem: GemmProblem, variant: str, inputs: Arrays) -> dict[str, 
     a = a * given["scale_a"][..., None] if problem.scale_a else a
     b = b * given["scale_b"][..., None] if problem.scale_b else b
     biases = given["bias"] if problem.bias else None
-    if problem.groups:
+    if problem.groups_share_k:
+        groups = _groups_of_rows(inputs["group_sizes"], problem.k)
+        own = jax.nn.one_hot(groups, problem.groups)
+        products = jnp.einsum("kg,mk,nk->gmn", own, a, b, precision="highest")
+    elif problem.groups:
         sizes = inputs["group_sizes"]
         products = jax.lax.ragged_dot(a, b.swapaxes(1, 2), sizes, precision="highest")
         if biases is not None:
-            ends, rows = jnp.cumsum(sizes), jnp.arange(problem.m)
-            biases = biases[jnp.searchsorted(ends, rows, side="right").clip(max=len(biases) - 1)]
+            biases = biases[_groups_of_rows(sizes, problem.m).clip(max=len(biases) - 1)]
     else:
         products = jnp.matmul(a, b.swapaxes(-1, -2), precision="highest")
         biases = biases if biases is None else biases[..., None, :]
@@ -99,6 +105,12 @@ def _reference(problem: GemmProblem, variant: str, inputs: Arrays) -> dict[str, 
     if problem.adds == "residual":
         found = found + given["residual"]
     return {"out": found.astype(problem.out_dtype)}
+
+
+def _groups_of_rows(sizes: jax.Array, rows: int) -> jax.Array:
+    """Which one each row is of; of those behind all of them as many as there are."""
+    ends = jnp.cumsum(jnp.maximum(sizes, 0))
+    return jnp.searchsorted(ends, jnp.arange(rows), side="right")
 
 
 def _activated(problem: GemmProblem, x: jax.Array) -> jax.Array:
@@ -116,7 +128,7 @@ def _activated(problem: GemmProblem, x: jax.Array) -> jax.Array:
 def _kept(problem: GemmProblem) -> frozenset[str]:
     # Under an activation sums are made again, by a third product.
     of_sums = {"bias", "c"} if problem.activation is not None else set()
-    return frozenset({"a", "b"} | of_sums & {*problem.input_shapes})
+    return frozenset(({"a", "b", "group_sizes"} | of_sums) & {*problem.input_shapes})
 
 
 def _gradients(
@@ -126,9 +138,10 @@ def _gradients(
 
     What they multiply, the gradient of the sums, is float32 until it is rounded to the type of a.
     """
-    if problem.groups:
+    if problem.groups_share_k:
         raise UnsupportedProblem(
-            f"groups={problem.groups}: gradients of groups of rows are not built (have 0)"
+            f"layout='tn' with groups={problem.groups}: gradients of groups of rows of k are not "
+            'built; implementation_backward="xla" makes them'
         )
     of_out = of_results["out"]
     a, b, of_sums = inputs["a"], inputs["b"], of_out.astype(jnp.float32)
@@ -147,27 +160,64 @@ def _gradients(
         again = called("gemm", sums, variant, given)["out"]
         (of_sums,) = jax.vjp(functools.partial(_activated, problem), again)[1](of_sums)
     rounded = of_sums.astype(a.dtype)
-    found |= {
-        "a": _product(problem, "nn", rounded, b),
-        "b": _product(problem, "tn", rounded, a),
-    }
+    sizes = inputs.get("group_sizes")
+    operands = {"a": a, "b": b, "out": rounded}
+    for name, (layout, first, second) in _FACTORS[problem.layout].items():
+        found[name] = _product(problem, layout, operands[first], operands[second], sizes)
     if problem.adds == "c":
         found["c"] = (problem.beta * of_sums).astype(of_out.dtype)
-    return found | ({"bias": of_sums.sum(axis=-2).astype(a.dtype)} if problem.bias else {})
+    if sizes is not None:
+        groups = _groups_of_rows(sizes, problem.m)
+        is_of_one = (groups < problem.groups)[:, None]
+        found["a"] = jnp.where(is_of_one, found["a"], jnp.zeros((), a.dtype))
+        if "residual" in found:
+            found["residual"] = jnp.where(is_of_one, of_out, jnp.zeros((), of_out.dtype))
+    if problem.bias:
+        if sizes is None:
+            of_bias = of_sums.sum(axis=-2)
+        else:
+            of_bias = jax.ops.segment_sum(of_sums, groups, problem.groups)
+        found["bias"] = of_bias.astype(a.dtype)
+    return found
 
 
-def _product(of: GemmProblem, layout: str, a: jax.Array, b: jax.Array) -> jax.Array:
-    """``alpha * a @ b``, or of the transposed a, of the operands' type; of each of a batch."""
-    *_, m, k = a.swapaxes(-1, -2).shape if layout == "tn" else a.shape
-    aligned = all(x.shape[-1] * WORD_BYTES % ALIGN_BYTES == 0 for x in (a, b))
+# Of each layout: of which layout the gradients of a and of b are products, and of what.
+_FACTORS = {
+    "nt": {"a": ("nn", "out", "b"), "b": ("tn", "out", "a")},
+    "nn": {"a": ("nt", "out", "b"), "b": ("tn", "a", "out")},
+    "tn": {"a": ("nt", "b", "out"), "b": ("nn", "a", "out")},
+}
+
+
+def _product(
+    of: GemmProblem, layout: str, a: jax.Array, b: jax.Array, sizes: jax.Array | None
+) -> jax.Array:
+    """``alpha * a @ b``, of the operands' type; of each of a batch, or of groups."""
+    a_by_k, b_by_k = by_k(layout)
+    m, n = a.shape[-1 if a_by_k else -2], b.shape[-1 if b_by_k else -2]
+    if sizes is not None:  # of whose sizes there are no kernels of any
+        a = _filled(a, *((1, 2) if a_by_k else (1, 8)))
+        b = _filled(b, *((1, 8) if not b_by_k else (1, 2) if a_by_k else (8, 2)))
     problem = GemmProblem(
-        *(m, b.shape[-1], k, of.dtype),
+        m=a.shape[-1 if a_by_k else -2],
+        n=b.shape[-1 if b_by_k else -2],
+        k=a.shape[-2 if a_by_k else -1],
+        dtype=of.dtype,
         alpha=of.alpha,
-        aligned=aligned,
+        aligned=all(x.shape[-1] * WORD_BYTES % ALIGN_BYTES == 0 for x in (a, b)),
         layout=layout,
         batch=of.batch,
+        groups=of.groups,
     )
-    return called("gemm", problem, "", {"a": a, "b": b})["out"]
+    given = {"a": a, "b": b} | ({} if sizes is None else {"group_sizes": sizes})
+    return called("gemm", problem, "", given)["out"][..., :m, :n]
+
+
+def _filled(x: jax.Array, rows: int, columns: int) -> jax.Array:
+    """With zeros up to multiples of these."""
+    *_, of_rows, of_columns = x.shape
+    more = ((0, -of_rows % rows), (0, -of_columns % columns))
+    return jnp.pad(x, (*((0, 0),) * (x.ndim - 2), *more)) if any(map(any, more)) else x
 
 
 def _specs(problem: GemmProblem, variant: str) -> Any:

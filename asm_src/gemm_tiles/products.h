@@ -1,6 +1,6 @@
 // Which of a launch's products a workgroup works on: of batches, which are as large as each other,
-// or of groups of rows of A, of which only the device knows how many each has; or which part of k
-// of the only one.
+// or of groups of rows of memory of A, of which only the device knows how many each has: rows of A
+// or, where both operands are stored by k, of k; or which part of k of the only one.
 #pragma once
 #include "gemm_tiles/place.h"
 #include "gemm_tiles/shape.h"
@@ -10,13 +10,13 @@
 // clang-format on
 
 // 64 groups, one a lane: where its rows begin, and behind its last one; tiles of m of all up to it.
-// Groups have no fewer rows than none, and none behind the last row of A.
+// Groups have no fewer rows than none, and none behind the last one.
 template <class S>
 struct RowGroups {
   uint32_t begin, end, tiles, tiles_upto;
 
   __device__ __forceinline__ RowGroups(const GemmTilesArgs& args, int first, uint32_t before) {
-    const int nth = first + Lane::in_wave(), most = args.m;
+    const int nth = first + Lane::in_wave(), most = S::kAByK && S::kBByK ? args.k : args.m;
     int rows = 0;
     if (nth < args.batches) rows = ((const Global<int32_t>*)args.group_rows)[nth];
     // More than 64 times as many fit no 32 bits: what is behind the last row is behind it.
@@ -38,9 +38,9 @@ struct RowGroups {
   __device__ __forceinline__ uint32_t all_rows() const { return of_lane(end, kWaveLanes - 1); }
 };
 
-// A product of a launch, and its first row where groups follow each other.
+// A product of a launch, and its first row, of A or of k, where groups follow each other.
 struct Product {
-  int nth = 0, row = 0;
+  int nth = 0, row = 0, row_of_k = 0;
   int tile = 0, part = 0;  // of a product in parts
 
   // Makes `args` those of it: what the loop needs, and what the end needs, which is asked for
@@ -56,8 +56,10 @@ struct Product {
       args.k = uniform(left < most ? left : most);
       return;
     }
-    args.a += (nth * args.a_batch + row * int64_t(args.a_stride)) * S::Elements::kBytes;
+    const int row_of_a = S::kAByK ? row_of_k : row;
+    args.a += (nth * args.a_batch + row_of_a * int64_t(args.a_stride)) * S::Elements::kBytes;
     args.b += nth * args.b_batch * S::Elements::kBytes;
+    if (S::kAByK && S::kBByK) args.b += row_of_k * int64_t(args.b_stride) * S::Elements::kBytes;
   }
   template <class S>
   __device__ __forceinline__ void end(GemmTilesArgs& args) const {
@@ -96,6 +98,22 @@ __device__ __forceinline__ bool find_tile(GemmTilesArgs& args, TilePlace& place,
       } else {
         of.nth = product;
       }
+    }
+  } else if constexpr (S::kAByK && S::kBByK) {
+    const uint32_t tiles = tiles_m * tiles_n;
+    nth = nth_of_xcds<kRuns>(tiles * args.batches, args.chunk);
+    of.nth = uniform(nth / tiles);
+    nth -= of.nth * tiles;
+    uint32_t rows = 0;
+    for (int first = 0;; first += kWaveLanes) {
+      const RowGroups<S> groups(args, first, rows);
+      const int lane = of.nth - first;
+      if (lane < kWaveLanes) {
+        of.row_of_k = groups.of_lane(groups.begin, lane);
+        args.k = groups.of_lane(groups.end, lane) - of.row_of_k;
+        break;
+      }
+      rows = groups.all_rows();
     }
   } else {
     uint32_t all = 0, rows = 0;

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from amdattn.errors import UnsupportedProblem
 from amdattn.jax.differentiation import apply
 from amdattn.ops.gemm.problem import GemmProblem
 
@@ -52,14 +51,3 @@ def test_gradients_of_batches(activation: str | None) -> None:
         problem = GemmProblem(m, n, k, batch=3, bias=True, activation=activation)
         inputs = some(3, m, k), some(3, problem.b_rows, k), some(3, problem.b_rows)
         hold_gradients(problem, *inputs)
-
-
-def test_gradients_of_groups_are_refused() -> None:
-    """By name."""
-    problem = GemmProblem(24, 32, 64, groups=2)
-    inputs = some(24, 64), some(2, 32, 64)
-    sizes = jnp.asarray([10, 14], jnp.int32)
-    with pytest.raises(UnsupportedProblem, match="groups=2: gradients of groups of rows"):
-        jax.grad(lambda a: apply("gemm", problem, "", None, a, inputs[1], sizes)[0].sum())(
-            inputs[0]
-        )

@@ -128,6 +128,7 @@ OWN: dict[str, dict[str, Any]] = {
     "bench.micro_rows.Clk": {"copies": 32, "waves": 1},
     "bench.micro_rows.LdsRate": {"copies": 32, "waves": 8},
     "bench.micro_rows.Latency": {"evicted": 65536},
+    "ops.attention_backward.splitting.Splits": {"whole_blocks": 0, "whole_rows": -1},
     "bench.shipped.Shipped": {"merges": True},
     "bench.report.stall_text": {"most": 2},
     "bench.replay.Speed": {"warm": 0.0},
@@ -141,7 +142,8 @@ if HAS_JAX:
             "is_causal": False,
             "return_residual": False,
         },
-        "jax.operations.gemm_nt": {"deterministic": True},
+        "jax.products.gemm": {"deterministic": True},
+        "jax.products.gemm_nt": {"deterministic": True},
         "jax.operations.rms_norm": {"eps": 1e-6},
     }
 CHANGING = {

@@ -58,8 +58,9 @@ def mx_scales(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.ui
 
 def group_sizes(rng: np.random.Generator, problem: GemmProblem) -> NDArray[np.int32]:
     """Rows of groups, which have all of them: anything, also none."""
-    ends = np.sort(rng.integers(0, problem.m + 1, problem.groups - 1))
-    return np.diff(ends, prepend=0, append=problem.m).astype(np.int32)
+    rows = problem.k if problem.groups_share_k else problem.m
+    ends = np.sort(rng.integers(0, rows + 1, problem.groups - 1))
+    return np.diff(ends, prepend=0, append=rows).astype(np.int32)
 
 
 def values(
@@ -74,7 +75,7 @@ def values(
 def expected(case: GemmCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
     """Out in float64, of every product."""
     problem = case.problem
-    if not problem.of_columns:
+    if not problem.are_several:
         return {"out": _expected(problem, inputs)}
     found = [_expected(problem, one) for one in products(problem, inputs)]
     values = np.concatenate([one.values for one in found]).reshape(problem.out_shape)
@@ -84,14 +85,16 @@ def expected(case: GemmCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Ex
 def products(
     problem: GemmProblem, inputs: Mapping[str, NDArray[Any]]
 ) -> Iterator[dict[str, NDArray[Any]]]:
-    """Inputs of each product of a launch that has rows, as those of a launch of its own."""
+    """Inputs of each product of a launch that has results, as those of a launch of its own."""
     sizes = inputs.get("group_sizes", np.full(problem.products, problem.m))
     ends = np.cumsum(sizes)
     for i, (end, rows) in enumerate(zip(ends, sizes, strict=True)):
         own = slice(end - rows, end) if problem.groups else i
         of_rows = {"a", *ADDENDS} | ({"scale_a"} if problem.scale_a != "tensor" else set())
         of_columns = {"b", "bias"} | ({"scale_b"} if problem.scale_b != "tensor" else set())
-        if rows:
+        if problem.groups_share_k:
+            of_rows, of_columns = {"a", "b"}, set(ADDENDS)
+        if rows or problem.groups_share_k:
             yield {
                 name: x[own] if name in of_rows else x[i] if name in of_columns else x
                 for name, x in inputs.items()
@@ -208,6 +211,11 @@ _SEVERAL: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
     (150, 70, 72, {"groups": 5, "bias": True, "adds": "residual"}),
     (9, 24, 64, {"groups": 70, "out_dtype": "float32"}),
 )
+_OF_K: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
+    (150, 70, 137, {"groups": 5, "bias": True, "adds": "residual"}),
+    (18, 24, 9, {"groups": 70, "out_dtype": "float32"}),
+    (34, 70, 260, {"groups": 2, "activation": "silu_and_mul"}),
+)
 _ODD = (5, 18, 131, {"split_k": 2})
 _LAYOUTS = (
     (19, 70, 200, {"layout": "nn", "bias": True}),
@@ -246,6 +254,7 @@ def cases(row: KernelSpec | None) -> Iterator[GemmCase]:
         for m, n, k, options in (
             *(*_CASES, _ODD, *_ACTIVATIONS, *_LAYOUTS),
             *(*_ADDED, *_SEVERAL),
+            *((*one[:3], {**one[3], "layout": "tn"}) for one in _OF_K),
         ):
             aligned = k % 2 == 0 or "layout" in options
             yield GemmCase(GemmProblem(m, n, k, aligned=aligned, **options))
@@ -257,6 +266,8 @@ def cases(row: KernelSpec | None) -> Iterator[GemmCase]:
     (b_dtype,) = row.accepts["b_dtype"]
     layout, multiples = row.accepts["layout"], [row.accepts[f"{axis}_multiple"] for axis in "mn"]
     several = _SEVERAL if row.accepts["max_products"] else ()
+    if layout == "tn":
+        several = (*(one for one in several if "groups" not in one[-1]), *_OF_K)
     found = (*(_OF_8_BITS if of_8_bits else _CASES), *odd, *_ADDED, *several)
     of_parts_of_k = {BLOCKS: _OF_BLOCKS, MX: _OF_MX}
     if (kind := row.accepts["scales"][0]) in of_parts_of_k:
@@ -265,8 +276,6 @@ def cases(row: KernelSpec | None) -> Iterator[GemmCase]:
         found = tuple((m, n, k, {**both, **options}) for m, n, k, options in of_kernel)
     for *rows, k, options in found:
         m, n = (x + -x % multiple for x, multiple in zip(rows, multiples, strict=True))
-        if options.get("groups") and layout == "tn":
-            continue
         multiple = row.accepts["k_multiple"]
         k_of_row = k + -k % multiple if multiple > 1 else k
         types = {"b_dtype": b_dtype, "layout": layout}

@@ -51,12 +51,13 @@ class GemmPlan(RunnablePlan[GemmProblem]):
         shapes, batch = p.input_shapes, ("batch",)
         rows = (*batch[: len(p.of_rows)], "row")
         rows_of_b = (*batch[: len(p.of_columns)], "row")
+        rows_of_out = (*batch[: len(p.of_results)], "row")
         element, element_of_b = as_dtype(p.array_dtype), as_dtype(p.array_dtype)
         if not p.is_packed:
             element_of_b = as_dtype(p.b_dtype)
         of_scales = _UINT8 if p.is_mx else FLOAT32
         out_element = as_dtype(p.out_dtype)
-        sizes = AsGroupSizes(p.groups, p.m)
+        sizes = AsGroupSizes(p.groups, p.k if p.groups_share_k else p.m)
         specs = (
             OperandSpec("a", "in", shapes["a"], element, rows, layout=_LAYOUT),
             OperandSpec(
@@ -86,7 +87,7 @@ class GemmPlan(RunnablePlan[GemmProblem]):
             ),
             *(
                 OperandSpec(
-                    *(name, "in", p.out_shape, out_element, rows),
+                    *(name, "in", p.out_shape, out_element, rows_of_out),
                     present=p.adds == name,
                     condition="adds",
                     layout=_LAYOUT,
@@ -101,9 +102,9 @@ class GemmPlan(RunnablePlan[GemmProblem]):
                 typical=sizes.even,
             ),
             OperandSpec(
-                *("out", "out", p.out_shape, out_element, rows),
+                *("out", "out", p.out_shape, out_element, rows_of_out),
                 layout=_LAYOUT,
-                partly=p.groups > 0,
+                partly=p.groups > 0 and not p.groups_share_k,
             ),
         )
         return {spec.name: spec for spec in specs}

@@ -14,6 +14,7 @@ from amdattn.arrays.interchange import as_view, like
 from amdattn.device import manifest, runtime
 from amdattn.dtypes import PACKED, as_dtype
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
+from amdattn.op.indices import private
 from amdattn.op.mismatch import Support
 from amdattn.op.operands import check_placement, check_shape
 from amdattn.op.outputs import output_view
@@ -208,24 +209,28 @@ def grouped_gemm(
 
     Rows of a group follow those of the one before. What is not told here is as in `gemm`.
 
+    With ``y = grouped_gemm(x, w, sizes)`` the gradient of x is ``grouped_gemm(dy, w, sizes,
+    layout="nn")``, and that of w ``grouped_gemm(dy, x, sizes, layout="tn")``.
+
     Parameters
     ----------
-    a : array, (m, k)
-    b : array, like a, (groups, n, k), or (groups, k, n) with layout="nn"
+    a : array, (m, k), or (k, m) with layout="tn"
+    b : array, like a, (groups, n, k), or (groups, k, n) with layout="nn", or (k, n) with "tn"
+        With "tn" groups are of rows of both, and each has a product of its own.
     group_sizes : array, int32 or int64, (groups,)
-        Rows of each group. Their sum is m or less; rows of out behind it are left as they are. On
-        the device nobody looks at them before the kernel does: a group of less than no rows has
-        none, and what is behind the last row of a is not there.
-    out : array, (m, n), optional
-    bias : array, (groups, rows of a matrix), optional
+        Rows of each group. Their sum is at most those of a; rows of out behind it are left as they
+        are. On the device nobody looks at them before the kernel does: a group of less than no rows
+        has none, and what is behind the last row of a is not there.
+    out : array, (m, n), or (groups, m, n) with layout="tn", optional
+    bias : array, (groups, rows of a matrix), or with layout="tn" (n,), of all, optional
     scale_a, scale_b : array, float32, optional
         Of 8-bit operands, with one element, or of shape (m,) and (groups, rows of a matrix); or of
         blocks, scale_b with groups in front.
-    residual : array, (m, n), optional
+    residual : array, like out, optional
     """
     layout = scalars.word("layout", layout)
-    if layout not in LAYOUTS[:2]:
-        raise ValueError(f"layout={layout!r} must be one of {', '.join(map(repr, LAYOUTS[:2]))}")
+    if layout not in LAYOUTS:
+        raise ValueError(f"layout={layout!r} must be one of {', '.join(map(repr, LAYOUTS))}")
     if group_sizes is None:
         raise TypeError("group_sizes is None; it must be an array of the rows of each group")
     return _product(
@@ -265,8 +270,10 @@ def _product(
     inputs = {"a": as_view(a, "a", handle), "b": as_view(b, "b", handle)}
     if bias is not None:
         inputs["bias"] = as_view(bias, "bias", handle)
-    of_rows, of_columns = _leading(inputs["a"].shape, inputs["b"].shape, group_sizes is not None)
     a_by_k, b_by_k = by_k(layout)
+    groups_share_k = group_sizes is not None and a_by_k and b_by_k
+    has_groups_of_b = group_sizes is not None and not groups_share_k
+    of_rows, of_columns = _leading(inputs["a"].shape, inputs["b"].shape, has_groups_of_b)
     (m, k), (n, k_of_b) = (
         shape[:-3:-1] if is_by_k else shape[-2:]
         for shape, is_by_k in ((inputs["a"].shape, a_by_k), (inputs["b"].shape, b_by_k))
@@ -303,9 +310,9 @@ def _product(
     adds = _addend(inputs, c, beta, residual, handle)
     groups = 0
     if group_sizes is not None:
-        (groups,) = of_columns
+        (groups,) = of_columns or _groups_of(group_sizes, inputs["a"].shape, handle)
         ordinal = inputs["a"].ordinal if inputs["a"].on_device else None
-        read = AsGroupSizes(groups, m)
+        read = AsGroupSizes(groups, inputs["a"].shape[0])
         inputs["group_sizes"] = read(group_sizes, "group_sizes", ordinal, handle)
     if k == 0:  # the sums of no products, which those of a few zeros are too
         inputs |= {
@@ -337,7 +344,8 @@ def _product(
         _row_step(inputs["b"]),
     )
     if m == 0 or n == 0 or 0 in of_rows:
-        return _without_elements(a, inputs, out, plan.problem, (*of_rows, m, n), handle)
+        shape = (groups, m, n) if groups_share_k else (*of_rows, m, n)
+        return _without_elements(a, inputs, out, plan.problem, shape, handle)
     views = tuple(inputs.values())
     (result,) = plan.execute(a, views, (out,), "", handle, workspace)
     return result
@@ -401,6 +409,16 @@ def _leading(
         wanted = f"3, the batch of {a[0]} in front" if len(a) == 3 else "2"
         raise ValueError(f"b has shape {b}; with a of {a} it must have dimensions: {wanted}")
     return a[:-2], b[:-2]
+
+
+def _groups_of(sizes: Any, a: tuple[int, ...], stream: int) -> tuple[int, ...]:
+    """How many there are by their sizes, where b does not tell."""
+    shape = as_view(private(sizes, "group_sizes", nested=False), "group_sizes", stream).shape
+    if len(a) != 2:
+        raise ValueError(f"a has shape {a}; with groups it must have 2 dimensions")
+    if len(shape) != 1 or not shape[0]:
+        raise ValueError(f"group_sizes has shape {shape}; it must be (groups,), of at least one")
+    return shape
 
 
 def _addend(inputs: dict[str, View], c: Any, beta: float, residual: Any, stream: int) -> str | None:

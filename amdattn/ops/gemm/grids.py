@@ -34,6 +34,8 @@ def tiles(problem: GemmProblem, kernel: KernelSpec, columns: int) -> tuple[int, 
 def num_tiles(problem: GemmProblem, kernel: KernelSpec, columns: int) -> int:
     """Of all products; of groups as many as there may be, whatever rows each has."""
     tiles_m, tiles_n = tiles(problem, kernel, columns)
+    if problem.groups_share_k:
+        return tiles_m * tiles_n * problem.groups
     if problem.groups:
         tile_m: int = kernel.tile["m"]
         tiles_m = (problem.m + min(problem.groups, problem.m) * (tile_m - 1)) // tile_m

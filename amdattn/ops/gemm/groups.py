@@ -23,7 +23,7 @@ class AsGroupSizes:
     """
 
     groups: int
-    rows: int  # of a
+    rows: int  # of memory of a, of all
 
     def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
         """See them as int32, on the device of a if it is on one."""

@@ -243,9 +243,10 @@ def least_estimated(choices: Sequence[Choice]) -> Choice:
 
 
 def steps(problem: GemmProblem, kernel: KernelSpec) -> int:
-    """Steps of k: cache lines of a row, or two of them."""
+    """Steps of k: cache lines of a row, or two of them; of groups of k those of an even share."""
     step: int = kernel.params["step"]
-    return -(-problem.k // step)
+    groups = problem.groups if problem.groups_share_k else 1
+    return -(-problem.k // (step * groups))
 
 
 def _columns(problem: GemmProblem, kernel: KernelSpec, splits: int) -> list[int]:
@@ -279,7 +280,7 @@ def split_steps(problem: GemmProblem, kernel: KernelSpec, splits: int) -> int:
 def _splits(problem: GemmProblem, kernel: KernelSpec) -> list[int]:
     """Numbers of parts to try, each without an empty part."""
     all_steps = steps(problem, kernel)
-    if problem.of_columns:  # several products
+    if problem.are_several:
         return [1]
     most = min(kernel.accepts["max_splits"], all_steps)
     tried = _MOST_SPLITS
@@ -360,19 +361,20 @@ def _addend(problem: GemmProblem) -> dict[str, Argument]:
         "addend_stride": Stride(problem.adds, "row"),
         "adds": 1 + ADDENDS.index(problem.adds),
         "beta": problem.beta,
-        "addend_batch": Stride(problem.adds, "batch") if problem.batch else 0,
+        "addend_batch": Stride(problem.adds, "batch") if problem.of_results else 0,
     }
 
 
 def _products(problem: GemmProblem) -> dict[str, Argument]:
     """From what is of a product to what is of the next one; 0 where groups follow each other."""
     has_rows, has_columns = bool(problem.of_rows), bool(problem.of_columns)
+    has_results = bool(problem.of_results)
     return {
         "batches": problem.products,
         "group_rows": Address("group_sizes") if problem.groups else 0,
         "a_batch": Stride("a", "batch") if has_rows else 0,
         "b_batch": Stride("b", "batch") if has_columns else 0,
-        "out_batch": Stride("out", "batch") if has_rows else 0,
+        "out_batch": Stride("out", "batch") if has_results else 0,
         "bias_batch": Stride("bias", "batch") if has_columns and problem.bias else 0,
         "scale_a_batch": _scale_batch(problem, "scale_a", problem.m) if has_rows else 0,
         "scale_b_batch": _scale_batch(problem, "scale_b", problem.b_rows) if has_columns else 0,
@@ -427,7 +429,7 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
             least = 0 if name == "splits" else 1
             argument = "split_k" if name == "splits" else name
             found.append(Mismatch(argument, value, (Span(least, limit),)))
-    if problem.of_columns and problem.split_k > 1:
+    if problem.are_several and problem.split_k > 1:
         found.append(Mismatch("split_k", problem.split_k, (Span(0, 1),)))
     for name in ("batch", "groups"):
         limit = _most_products(kernel, name)

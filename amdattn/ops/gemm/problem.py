@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from amdattn import scalars
@@ -99,7 +100,8 @@ class GemmProblem:
     groups : int
         Products of one launch, whose rows of a and of out follow each other; b (groups, b_rows, k).
         How many rows each has is told by an array on the device; m is the most of all together.
-        0: there is one product, or a batch. Not with layout="tn".
+        With layout="tn" rows of k follow each other instead: out (groups, m, n), and k is the most.
+        0: there is one product, or a batch.
 
     Raises
     ------
@@ -155,8 +157,6 @@ class GemmProblem:
         self._check_addend()
         if self.batch and self.groups:
             raise ValueError(f"batch={self.batch} must be 0 with groups={self.groups}")
-        if self.groups and self.layout == "tn":
-            raise ValueError(f"layout={self.layout!r} must be 'nt' or 'nn' with groups")
 
     def _check_addend(self) -> None:
         if self.adds is not None and scalars.word("adds", self.adds) not in ADDENDS:
@@ -257,6 +257,16 @@ class GemmProblem:
         return max(self.batch, self.groups, 1)
 
     @property
+    def are_several(self) -> bool:
+        """Whether a launch has a batch of products, or groups."""
+        return bool(self.batch or self.groups)
+
+    @property
+    def groups_share_k(self) -> bool:
+        """Whether groups are of rows of k, not of a and of out."""
+        return bool(self.groups) and all(self.by_k)
+
+    @property
     def of_rows(self) -> tuple[int, ...]:
         """Axes in front of what has the rows of a."""
         return (self.batch,) if self.batch else ()
@@ -264,7 +274,12 @@ class GemmProblem:
     @property
     def of_columns(self) -> tuple[int, ...]:
         """Axes in front of what has the rows of b."""
-        return (self.groups,) if self.groups else self.of_rows
+        return (self.groups,) if self.groups and not self.groups_share_k else self.of_rows
+
+    @property
+    def of_results(self) -> tuple[int, ...]:
+        """Axes in front of what has the rows of out."""
+        return (self.groups,) if self.groups_share_k else self.of_rows
 
     @property
     def input_shapes(self) -> dict[str, tuple[int, ...]]:
@@ -298,7 +313,7 @@ class GemmProblem:
     @property
     def out_shape(self) -> tuple[int, ...]:
         """Of the result."""
-        return (*self.of_rows, self.m, self.n)
+        return (*self.of_results, self.m, self.n)
 
     @property
     def has_blocks(self) -> bool:
@@ -376,8 +391,10 @@ class GemmProblem:
     @property
     def nbytes(self) -> int:
         """Bytes of what is read and written, each counted once."""
-        rows, b_rows = self.m * max(self.batch, 1), self.b_rows * self.products
+        rows = self.m * max(self.batch, 1)
+        b_rows = self.b_rows * math.prod(self.of_columns)
         read = (rows + b_rows) * self.k_of_array * self.element_bytes
         read += (rows + b_rows) * self.k // MX_BLOCK * self.is_mx
         read += b_rows * self.bias * as_dtype(self.bias_dtype).itemsize
-        return read + rows * self.n * as_dtype(self.out_dtype).itemsize * (1 + bool(self.adds))
+        written = math.prod(self.out_shape) * as_dtype(self.out_dtype).itemsize
+        return read + written * (1 + bool(self.adds))

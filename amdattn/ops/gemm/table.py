@@ -226,7 +226,7 @@ def lookup(problem: GemmProblem, props: DeviceProps) -> Tuned | None:
     of_16_bits = problem.b_dtype == problem.dtype
     if problem.split_k or not problem.aligned or not of_16_bits or problem.layout != "nt":
         return None
-    if problem.of_columns:  # several products
+    if problem.are_several:
         return None
     key = Key.of(problem, props)
     return _users().get(key) or _shipped().get(key)

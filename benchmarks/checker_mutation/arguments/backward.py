@@ -65,6 +65,10 @@ _BOTH_LENGTHS = (
     "of q, which were waited for before"
 )
 
+_LAST_COLUMNS = (
+    "the lanes that stay away have no column of dV in this step, and so none in later ones; behind "
+    "these stores, of the last keys of the wave, it ends"
+)
 _OF_NO_TILE = (
     "what is read is the tile before the first one, of zeroes, of which 16 bytes further on are "
     "more"
@@ -334,7 +338,6 @@ def _of_keys(kernel: str) -> tuple[Stated, ...]:
               v_add_u32 v, #, v
             """,
         ),
-        # Columns of dV, of results of either type.
         # Behind the loop.
         Stated(
             *(kernel, "wait deleted, vmcnt", _BEHIND_THE_LAST),
@@ -382,6 +385,66 @@ _OF_128 = (
     ),
 )
 _OF_64 = (
+    # Float32 results.
+    Stated(
+        *("attn_bwd_bf16_d64", "EXEC", _LAST_COLUMNS),
+        """
+          s_or_b64 exec, exec, s[2]
+          buffer_store_dwordx4 v[4], v, s[4], 0 offen
+          v_bfrev_b32 v, 1
+          v_mul_lo_u32 v, v, s
+          v_mov_b32 v, v
+          v_accvgpr_read_b32 v, a
+          v_accvgpr_read_b32 v, a
+          v_accvgpr_read_b32 v, a
+          v_accvgpr_read_b32 v, a
+          s_and_saveexec_b64 s[2], vcc
+          v_add_lshl_u32 v, v, v, 2
+        > s_or_b64 exec, exec, s[2]
+          buffer_store_dwordx4 v[4], v, s[4], 0 offen
+          s_nop 1
+          v_accvgpr_read_b32 v, a
+          v_accvgpr_read_b32 v, a
+          v_accvgpr_read_b32 v, a
+          v_accvgpr_read_b32 v, a
+          s_and_saveexec_b64 s[2], s[2]
+          v_add_lshl_u32 v, v, v, 2
+          s_or_b64 exec, exec, s[2]
+          v_bfrev_b32 v, 1
+          v_mov_b32 v, v
+        """,
+        archs=("gfx950",),
+    ),
+    Stated(
+        *("attn_bwd_bf16_d64", "EXEC", _LAST_COLUMNS),
+        """
+          s_nop 1
+          v_accvgpr_read_b32 v, a
+          v_accvgpr_read_b32 v, a
+          v_accvgpr_read_b32 v, a
+          v_accvgpr_read_b32 v, a
+          s_and_saveexec_b64 s[2], s[2]
+          v_add_lshl_u32 v, v, v, 2
+        > s_or_b64 exec, exec, s[2]
+          buffer_store_dwordx4 v[4], v, s[4], 0 offen
+          s_nop 1
+          v_accvgpr_read_b32 v, a
+          v_accvgpr_read_b32 v, a
+          v_accvgpr_read_b32 v, a
+          v_accvgpr_read_b32 v, a
+        """,
+        archs=("gfx950",),
+    ),
+    Stated(
+        *("attn_bwd_bf16_d64", "EXEC", _LAST_COLUMNS),
+        """
+          s_and_saveexec_b64 s[2], s[2]
+          v_add_lshl_u32 v, v, v, 2
+        > s_or_b64 exec, exec, s[2]
+          s_mov_b64 s[2], 0
+        """,
+        archs=("gfx950",),
+    ),
     Stated(
         *("attn_bwd_bf16_d64", ("wait deleted", "wait weakened"), _HAS_KEYS),
         """

@@ -168,6 +168,46 @@ def test_sizes_on_the_device_reach_no_other_memory(sizes: list[int], groups: int
     holds(np.nan_to_num(f64(out.numpy())), np.nan_to_num(wanted))
 
 
+@pytest.mark.parametrize(("sizes", "rows", "n"), SIZES, ids=["1", "7", "none", "256", "141"])
+def test_groups_of_k(sizes: list[int], rows: int, n: int) -> None:
+    """Products of each group's rows of both operands, 0 of none; on the host and the device."""
+    a, b, bias = some(rows, 40), some(rows, n), some(n)
+    residual = some(len(sizes), 40, n)
+    ends = np.cumsum(sizes)
+    wanted = f64(residual) + f64(bias)
+    for i, end in enumerate(ends):
+        own = slice(end - sizes[i], end)
+        wanted[i] += 0.5 * f64(a[own]).T @ f64(b[own])
+    options: dict[str, Any] = {"layout": "tn", "alpha": 0.5}
+    found = amdattn.grouped_gemm(a, b, sizes, bias=bias, residual=residual, **options)
+    holds(found, wanted)
+    behind = np.array([np.nan], BF16)  # rows of no group are not read
+    a[sum(sizes) :], b[sum(sizes) :] = behind, behind
+    given = [amdattn.asarray(x) for x in (a, b, np.array(sizes, np.int32))]
+    more = {"bias": amdattn.asarray(bias), "residual": amdattn.asarray(residual)}
+    with amdattn.virtual.check():
+        again = amdattn.grouped_gemm(*given, **more, **options)
+    assert again.numpy().tobytes() == found.tobytes()
+    for i, end in enumerate(ends[:9]):  # of one group alone the same bits
+        own = slice(end - sizes[i], end)
+        alone = amdattn.gemm(a[own], b[own], bias=bias, residual=residual[i], split_k=1, **options)
+        holds(alone, f64(found[i]))
+
+
+@pytest.mark.parametrize("sizes", [[-5, 40, 100], [2**31 - 1, 7, -(2**31)], [9] * 90], ids=str)
+def test_sizes_of_k_on_the_device_reach_no_other_memory(sizes: list[int]) -> None:
+    """Whatever they are: less than none is none, and rows behind the last one are not there."""
+    a, b = some(200, 24), some(200, 40)
+    given = (amdattn.asarray(x) for x in (a, b, np.array(sizes, np.int32)))
+    with amdattn.virtual.check():
+        found = amdattn.grouped_gemm(*given, layout="tn").numpy()
+    ends = np.minimum(np.cumsum(np.maximum(sizes, 0).astype(np.int64)), 200)
+    first = 0
+    for i, end in enumerate(ends):
+        holds(found[i], f64(a[first:end]).T @ f64(b[first:end]))
+        first = end
+
+
 def test_everything_of_a_group() -> None:
     """Biases, gates, residuals in place, rows of b by k, scales of 8-bit rows."""
     sizes = np.array([60, 0, 140, 17], np.int32)
@@ -233,7 +273,11 @@ def test_sums_of_nothing(layout: str) -> None:
     bias = some(3, 24)
     found = amdattn.gemm(a, b, layout=layout, bias=bias)
     assert (f64(found) == f64(bias)[:, None]).all()
-    if layout != "tn":
+    if layout == "tn":
+        found = amdattn.grouped_gemm(a[0], b[0], [0, 0], layout=layout, bias=bias[0])
+        assert (f64(found) == f64(bias[0])).all() and found.shape == (2, 40, 24)
+        assert amdattn.grouped_gemm(some(9, 0), some(9, 8), [4], layout=layout).shape == (1, 0, 8)
+    else:
         found = amdattn.grouped_gemm(a[0], b, [20, 0, 20], layout=layout, bias=bias)
         assert (f64(found) == f64(bias).repeat([20, 0, 20], 0)).all()
         for rows, n in ((0, 24), (40, 0)):
@@ -270,8 +314,14 @@ def test_what_is_refused() -> None:
             amdattn.grouped_gemm(a, b, np.array(sizes))
     with pytest.raises(ValueError, match=r"b has shape \(24, 64\); it must have 3 dimensions"):
         amdattn.grouped_gemm(a, b[0], [10])
-    with pytest.raises(ValueError, match="layout='tn' must be one of 'nt', 'nn'"):
+    with pytest.raises(ValueError, match="layout='tt' must be one of 'nt', 'nn', 'tn'"):
+        amdattn.grouped_gemm(a, b, [10, 0, 0], layout="tt")
+    with pytest.raises(ValueError, match=r"b has shape \(3, 24, 64\); with a of \(10, 64\)"):
         amdattn.grouped_gemm(a, b, [10, 0, 0], layout="tn")
+    with pytest.raises(ValueError, match=r"group_sizes has shape \(1, 2\); it must be \(groups,\)"):
+        amdattn.grouped_gemm(a, a, np.array([[5, 5]]), layout="tn")
+    with pytest.raises(ValueError, match="the sum of group_sizes is 11; it may be 10, the rows"):
+        amdattn.grouped_gemm(a, a, [5, 6], layout="tn")
     with pytest.raises(ValueError, match=r"b has shape \(3, 24, 64\); with a of \(2, 10, 64\)"):
         amdattn.gemm(some(2, 10, 64), b)
     with pytest.raises(amdattn.UnsupportedProblem, match="k=63"):
