@@ -59,7 +59,9 @@ OWN: dict[str, dict[str, Any]] = {
     # Whether one is given, not the array.
     "ops.quantize.problem.QuantizeProblem": {"scale": False},
     "ops.attention.varlen_cost.best_cut": {"class_log2": 0},
-    "ops.attention_backward.splitting.Splits": {"heads": 1, "rows": 1},
+    "ops.attention_backward.splitting.Splits": {
+        **{"heads": 1, "rows": 1, "whole_blocks": 0, "whole_rows": -1},
+    },
     # Orders of BLAS: sums of parts in one order unless told that any is good enough.
     "ops.gemm.gemm.gemm": {"deterministic": True},
     "ops.gemm.gemm.gemm_nt": {"deterministic": True},
@@ -128,7 +130,6 @@ OWN: dict[str, dict[str, Any]] = {
     "bench.micro_rows.Clk": {"copies": 32, "waves": 1},
     "bench.micro_rows.LdsRate": {"copies": 32, "waves": 8},
     "bench.micro_rows.Latency": {"evicted": 65536},
-    "ops.attention_backward.splitting.Splits": {"whole_blocks": 0, "whole_rows": -1},
     "bench.shipped.Shipped": {"merges": True},
     "bench.report.stall_text": {"most": 2},
     "bench.replay.Speed": {"warm": 0.0},
