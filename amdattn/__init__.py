@@ -68,15 +68,13 @@ if TYPE_CHECKING:
     )
     from amdattn.ops.decode.execution import DecodePlan as DecodePlan
     from amdattn.ops.gemm.execution import GemmPlan as GemmPlan
-    from amdattn.ops.gemm.gemm import (
+    from amdattn.ops.gemm.gemm import gemm as gemm, gemm_nt as gemm_nt, grouped_gemm as grouped_gemm
+    from amdattn.ops.gemm.mx import quantize_mx as quantize_mx
+    from amdattn.ops.gemm.plans import (
         explain_gemm as explain_gemm,
-        gemm as gemm,
-        gemm_nt as gemm_nt,
-        grouped_gemm as grouped_gemm,
         plan_gemm as plan_gemm,
         supports_gemm as supports_gemm,
     )
-    from amdattn.ops.gemm.mx import quantize_mx as quantize_mx
     from amdattn.ops.merge.merge_state import (
         MergePlan as MergePlan,
         merge_state as merge_state,
@@ -119,12 +117,12 @@ _HOME = {
     "plan_decode": "ops.decode.decode",
     "supports_decode": "ops.decode.decode",
     "GemmPlan": "ops.gemm.execution",
-    "explain_gemm": "ops.gemm.gemm",
+    "explain_gemm": "ops.gemm.plans",
     "gemm": "ops.gemm.gemm",
     "gemm_nt": "ops.gemm.gemm",
     "grouped_gemm": "ops.gemm.gemm",
-    "plan_gemm": "ops.gemm.gemm",
-    "supports_gemm": "ops.gemm.gemm",
+    "plan_gemm": "ops.gemm.plans",
+    "supports_gemm": "ops.gemm.plans",
     "MergePlan": "ops.merge.merge_state",
     "merge_state": "ops.merge.merge_state",
     "plan_merge_state": "ops.merge.merge_state",

@@ -17,7 +17,7 @@ from amdattn.bench import record
 from amdattn.checking.arguments import Buffer, read_arguments
 from amdattn.checking.suppressions import Suppressions
 from amdattn.dtypes import as_dtype
-from amdattn.ops.gemm import gemm, table as gemm_table
+from amdattn.ops.gemm import plans as gemm_plans, table as gemm_table
 
 READERS: dict[str, tuple[str, Callable[[Path], object]]] = {
     "tuning table": (".json", gemm_table.load),
@@ -149,13 +149,13 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def plan(entries: list[dict[str, Any]]) -> Any:
         path.write_text(json.dumps({"schema": gemm_table.SCHEMA, "entries": entries}))
-        gemm.forget_plans()
+        gemm_plans.forget_plans()
         gemm_table._load.cache_clear()
         return amdattn.plan_gemm(5, 80, 1024, device="MI300X")
 
     yield plan
     monkeypatch.undo()
-    gemm.forget_plans()
+    gemm_plans.forget_plans()
 
 
 def test_a_choice_that_there_is(table: Any) -> None:

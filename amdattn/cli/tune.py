@@ -87,7 +87,7 @@ def gemm(
     from amdattn import tuning
     from amdattn.device import runtime
     from amdattn.ops import registry
-    from amdattn.ops.gemm import gemm as gemm_module, table as gemm_table
+    from amdattn.ops.gemm import plans, table as gemm_table
     from amdattn.ops.gemm.problem import GemmProblem
 
     tried = _counts(splits)
@@ -120,7 +120,7 @@ def gemm(
         keys = [gemm_table.Key.of(problem, props) for problem in problems]
         best = [gemm_table.Tuned.of(one.timed[0].choice, one.timed[0].us, one.how) for one in found]
         gemm_table.store(path, zip(keys, best, strict=True))
-        gemm_module.forget_plans()
+        plans.forget_plans()
     if as_json:
         print_json(
             {"table": None if dry_run else str(path), "tuned": [_facts(one) for one in found]}

@@ -16,7 +16,8 @@ from amdattn.arrays.buffers import DeviceArray, empty
 from amdattn.arrays.interchange import asarray
 from amdattn.device import runtime
 from amdattn.ops.attention.dense import flash_attn_func
-from amdattn.ops.gemm.gemm import gemm_nt, plan_gemm
+from amdattn.ops.gemm.gemm import gemm_nt
+from amdattn.ops.gemm.plans import plan_gemm
 from amdattn.report.steps import Row, verdict
 
 REPLAYS, QUICK_REPLAYS = 200, 20

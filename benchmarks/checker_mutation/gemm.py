@@ -17,7 +17,7 @@ from amdattn.dtypes import as_dtype
 from amdattn.op.plan import Address, PerRun, Plan, Stride
 from amdattn.ops.gemm import grids
 from amdattn.ops.gemm.cases import values
-from amdattn.ops.gemm.planning import build, choices, plan_gemm
+from amdattn.ops.gemm.planning import build, choices, mismatches, plan_gemm
 from amdattn.ops.gemm.problem import ADDENDS, GemmProblem
 from benchmarks.checker_mutation.subject import Buffer, Case, Subject, read_only, unwritten
 
@@ -87,6 +87,18 @@ _TILE_CASES = (
     _GemmCase(34, 42, 72, {"adds": "c", "beta": 0.5, "out_dtype": "float32"}),
     _GemmCase(66, 72, 136, {"batch": 3, "bias": True}),
     _GemmCase(200, 72, 72, {"groups": 3}),
+    _GemmCase(260, 40, 136, {"groups": 67, "bias": True}),
+    _GemmCase(150, 140, 840, {"split_k": 3}),
+    _GemmCase(258, 264, 840, {"split_k": 2, "bias": True, "out_dtype": "float32"}),
+    _GemmCase(150, 140, 328, {"split_k": 3, "adds": "residual", "activation": "silu"}, stale=True),
+    _GemmCase(34, 33, 72),
+    _GemmCase(130, 133, 72, {"out_dtype": "float32", "bias": True}),
+    _GemmCase(67, 33, 136, {"adds": "residual", "activation": "gelu"}),
+    _GemmCase(34, 41, 72, {"adds": "c", "beta": 0.5, "out_dtype": "float32"}),
+    _GemmCase(66, 72, 72, {"activation": "gelu_tanh", "out_dtype": "float16"}),
+    _GemmCase(34, 42, 72, {"activation": "gelu_tanh_and_mul"}),
+    _GemmCase(35, 43, 72, {"activation": "silu_and_mul", "out_dtype": "float32"}),
+    _GemmCase(66, 72, 72, {"activation": "gelu", "out_dtype": "float32"}),
 )
 # The launch, and one before it that was aborted.
 _GENERATION, _OLDER = 2, 1
@@ -102,9 +114,8 @@ def gemm_subject(kernel: KernelSpec, props: DeviceProps) -> Subject:
     made = tuple(
         _case(case, _plan(case, problem, kernel, props))
         for case, problem in zip(cases, problems, strict=True)
-        if problem.activation in kernel.accepts["activation"]
+        if not mismatches(kernel, problem)
         and case.columns * (1 + problem.has_factors) <= kernel.tile["n"]
-        and not (problem.groups and layout == "tn")
     )
     return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, made)
 
@@ -185,6 +196,7 @@ def _contents(case: _GemmCase, plan: Plan[GemmProblem]) -> list[Buffer]:
 
 def _even(problem: GemmProblem) -> npt.NDArray[np.int32]:
     """Rows of groups: as many as each other, and what is left in the first one."""
-    sizes = np.full(problem.groups, problem.m // problem.groups, np.int32)
-    sizes[0] += problem.m % problem.groups
+    rows = problem.k if problem.groups_share_k else problem.m
+    sizes = np.full(problem.groups, rows // problem.groups, np.int32)
+    sizes[0] += rows % problem.groups
     return sizes

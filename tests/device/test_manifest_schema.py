@@ -18,7 +18,7 @@ import amdattn
 from amdattn import user_files
 from amdattn.device import manifest, manifest_schema
 from amdattn.errors import CorruptKernel, ManifestError
-from amdattn.ops.gemm import gemm
+from amdattn.ops.gemm import plans as gemm_plans
 from build_scripts import manifest as built
 from build_scripts.build import HSACO
 
@@ -74,7 +74,7 @@ def kernels_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
 def forget() -> None:
     manifest._of_override.cache_clear()
     manifest._load.cache_clear()
-    gemm.forget_plans()
+    gemm_plans.forget_plans()
 
 
 def changed(*path: Any, to: Any) -> str:

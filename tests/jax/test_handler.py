@@ -20,7 +20,7 @@ from amdattn.jax import targets
 from amdattn.jax.encoding import encode, key_of
 from amdattn.op.plan import Address
 from amdattn.ops import registry
-from amdattn.ops.gemm.gemm import plan_gemm
+from amdattn.ops.gemm.plans import plan_gemm
 from tests.support.native_handler import NATIVE, compile_c
 
 ROCM, INSTANTIATE, EXECUTE = 1, 0, 3

@@ -21,7 +21,7 @@ from amdattn.ops.attention import (
     plans as attention_plans,
 )
 from amdattn.ops.attention.problem import LAYOUTS, AttentionProblem
-from amdattn.ops.gemm import gemm
+from amdattn.ops.gemm import call as gemm
 
 
 def view(

@@ -16,7 +16,7 @@ from amdattn.op.operation import Case, Expected, Operation
 from amdattn.ops.gemm import mx, planning
 from amdattn.ops.gemm.command_options import OPTIONS
 from amdattn.ops.gemm.execution import GemmPlan
-from amdattn.ops.gemm.gemm import planned
+from amdattn.ops.gemm.plans import planned
 from amdattn.ops.gemm.problem import ADDENDS, BLOCK, BLOCKS, FACTORS, MX, GemmProblem
 
 _EPSILON = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24}

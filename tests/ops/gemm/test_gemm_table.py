@@ -14,7 +14,7 @@ import amdattn
 from amdattn import cli, tuning
 from amdattn.arch.props import KNOWN_DEVICES
 from amdattn.dtypes import as_dtype
-from amdattn.ops.gemm import gemm, planning, table as gemm_table
+from amdattn.ops.gemm import planning, plans, table as gemm_table
 from amdattn.ops.gemm.cases import OPERATION
 from amdattn.ops.gemm.problem import GemmProblem
 from build_scripts import gemm_table as build
@@ -29,10 +29,10 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "amdattn" / "gemm.json"
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.delenv("AMDATTN_GEMM_TABLE")
-    gemm.forget_plans()
+    plans.forget_plans()
     yield path
     monkeypatch.undo()
-    gemm.forget_plans()
+    plans.forget_plans()
 
 
 def tune(*args: str) -> str:
@@ -50,7 +50,7 @@ def test_plans_follow_the_table(table: Path) -> None:
     assert (key.m, key.n, key.k, key.num_cus) == (5, 80, 1024, 304) and tuned.us > 0
     # Whatever it says is done, not only what is fastest anyway.
     gemm_table.store(table, [(key, gemm_table.Tuned("gemm_nt_bf16_m64n64", 3, 32, 9.0, "by hand"))])
-    gemm.forget_plans()
+    plans.forget_plans()
     plan = amdattn.plan_gemm(5, 80, 1024, device=amdattn.device_props())
     assert (plan.kernel.name, plan.splits) == ("gemm_nt_bf16_m64n64", 3)
     a, b = (np.ones((rows, 1024), as_dtype("bfloat16").numpy()) for rows in (5, 80))
@@ -219,7 +219,7 @@ def test_configurations_that_cannot_be_reached(
         monkeypatch.setattr(Path, "home", no_home)
     else:
         monkeypatch.setenv("HOME", home)
-    gemm.forget_plans()
+    plans.forget_plans()
     gemm_table._of_user.cache_clear()
     assert amdattn.plan_gemm(3, 64, 64, device="MI300X").launches == usual.launches
     if config.startswith("/"):  # else the home folder of whoever runs the tests may be taken
@@ -229,7 +229,7 @@ def test_configurations_that_cannot_be_reached(
         with pytest.raises(ValueError, match="no home folder; name a file in AMDATTN_GEMM_TABLE"):
             gemm_table.default_path()
     monkeypatch.undo()
-    gemm.forget_plans()
+    plans.forget_plans()
     gemm_table._of_user.cache_clear()
 
 
@@ -239,7 +239,7 @@ def test_a_table_that_may_not_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path:
     (tmp_path / "amdattn").mkdir()
     (tmp_path / "amdattn" / "gemm.json").write_text("{}")
     monkeypatch.setattr(os, "access", lambda *_: False)  # root may read everything
-    gemm.forget_plans()
+    plans.forget_plans()
     with pytest.warns(RuntimeWarning, match=r"gemm\.json may not be read"):
         assert amdattn.plan_gemm(3, 72, 64, device="MI300X").launches
-    gemm.forget_plans()
+    plans.forget_plans()

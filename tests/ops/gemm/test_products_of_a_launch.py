@@ -11,7 +11,7 @@ import pytest
 import amdattn
 from amdattn.device import manifest
 from amdattn.dtypes import as_dtype
-from amdattn.ops.gemm.gemm import plan_gemm
+from amdattn.ops.gemm.plans import plan_gemm
 from tests.ops.gemm.test_addends import f64, holds
 
 BF16 = ml_dtypes.bfloat16
