@@ -99,6 +99,13 @@ _TILE_CASES = (
     _GemmCase(34, 42, 72, {"activation": "gelu_tanh_and_mul"}),
     _GemmCase(35, 43, 72, {"activation": "silu_and_mul", "out_dtype": "float32"}),
     _GemmCase(66, 72, 72, {"activation": "gelu", "out_dtype": "float32"}),
+    _GemmCase(34, 33, 72, {"adds": "c", "beta": 0.5, "out_dtype": "float16"}),
+    _GemmCase(34, 33, 72, {"adds": "c", "activation": "silu"}),
+    _GemmCase(34, 33, 72, {"adds": "residual", "out_dtype": "float32"}),
+    _GemmCase(34, 33, 72, {"adds": "residual", "out_dtype": "float16"}),
+    _GemmCase(34, 47, 72, {"adds": "residual", "activation": "silu_and_mul"}),
+    _GemmCase(130, 104, 72, {"adds": "c", "out_dtype": "float16", "activation": "gelu_tanh"}),
+    _GemmCase(2, 8, 8, {"batch": 700}),  # more tiles than XCDs hold at a time
 )
 # The launch, and one before it that was aborted.
 _GENERATION, _OLDER = 2, 1
