@@ -1,9 +1,9 @@
 #include "core/worker.h"
 
 #include <immintrin.h>
+#include <time.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <new>
 
@@ -19,7 +19,9 @@ constexpr u32 kLoopsOfStarving = 256;         // the same where everybody's wait
 constexpr u32 kMaxProofInterval = 1024;       // slices between attempts to prove that it waits
 constexpr u32 kGreedyQuantum = 4096;          // of a wave that an adversarial schedule favours
 constexpr u32 kIdleSlices = 64;               // without an end, of each: they wait
-constexpr u64 kSpinGraceNs = 1'000'000'000;   // a host thread or another stream may still write
+// Of a thread's own time, as others have had about as much, however busy the machine is: a host
+// thread or another stream may still write.
+constexpr u64 kSpinGraceNs = 1'000'000'000;
 
 constexpr const char* kNoHostMemory = "not enough resources: no host memory for the launch";
 
@@ -30,10 +32,11 @@ u64 next_random(u64& state) {  // xorshift64*
   return state * 0x2545f4914f6cdd1d;
 }
 
-u64 now_ns() {
-  return static_cast<u64>(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                              std::chrono::steady_clock::now().time_since_epoch())
-                              .count());
+// That this thread has run for.
+u64 thread_ns() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<u64>(time.tv_sec) * 1'000'000'000 + static_cast<u64>(time.tv_nsec);
 }
 
 u64 hash_words(u64 hash, const u32* words, size_t count) {
@@ -456,12 +459,12 @@ void Worker::check_watchdog(Resident& resident, bool looping) {
     return;
   }
   resident.slices_to_proof = 1;
-  if (wg.spinning_since_ns == 0) wg.spinning_since_ns = now_ns();
+  if (wg.spinning_since_ns == 0) wg.spinning_since_ns = thread_ns();
   // Nobody can release it: every workgroup that could run has had its turns, and so has the host.
   const u64 started = std::min(launch.next.load(), launch.num_workgroups);
   const bool room =
       launch.resident.load() < launch.resident_limit && started < launch.num_workgroups;
-  if (!room && now_ns() - wg.spinning_since_ns > kSpinGraceNs) {
+  if (!room && thread_ns() - wg.spinning_since_ns > kSpinGraceNs) {
     u32 waiting = 0;
     for (Wave* wave : wg.waves) waiting += wave->state == WaveState::kAtBarrier;
     char text[200];
