@@ -67,6 +67,17 @@ if TYPE_CHECKING:
         supports_decode as supports_decode,
     )
     from amdattn.ops.decode.execution import DecodePlan as DecodePlan
+    from amdattn.ops.embedding.embedding import (
+        EmbeddingPlan as EmbeddingPlan,
+        embedding as embedding,
+        plan_embedding as plan_embedding,
+    )
+    from amdattn.ops.gated.gated import (
+        GatedPlan as GatedPlan,
+        gelu_and_mul as gelu_and_mul,
+        plan_gated_activation as plan_gated_activation,
+        silu_and_mul as silu_and_mul,
+    )
     from amdattn.ops.gemm.execution import GemmPlan as GemmPlan
     from amdattn.ops.gemm.gemm import gemm as gemm, gemm_nt as gemm_nt, grouped_gemm as grouped_gemm
     from amdattn.ops.gemm.mx import quantize_mx as quantize_mx
@@ -92,6 +103,12 @@ if TYPE_CHECKING:
         plan_quantize_fp8 as plan_quantize_fp8,
         quantize_fp8 as quantize_fp8,
     )
+    from amdattn.ops.rotary.rotary import (
+        RotaryPlan as RotaryPlan,
+        apply_rotary_emb as apply_rotary_emb,
+        plan_rotary as plan_rotary,
+    )
+    from amdattn.ops.rotary.tables import rotary_tables as rotary_tables
 
 # Public name -> module that defines it; resolved on first use, so that importing stays cheap.
 _HOME = {
@@ -116,6 +133,13 @@ _HOME = {
     "flash_attn_with_kvcache": "ops.decode.decode",
     "plan_decode": "ops.decode.decode",
     "supports_decode": "ops.decode.decode",
+    "EmbeddingPlan": "ops.embedding.embedding",
+    "embedding": "ops.embedding.embedding",
+    "plan_embedding": "ops.embedding.embedding",
+    "GatedPlan": "ops.gated.gated",
+    "gelu_and_mul": "ops.gated.gated",
+    "plan_gated_activation": "ops.gated.gated",
+    "silu_and_mul": "ops.gated.gated",
     "GemmPlan": "ops.gemm.execution",
     "explain_gemm": "ops.gemm.plans",
     "gemm": "ops.gemm.gemm",
@@ -135,6 +159,10 @@ _HOME = {
     "plan_quantize_fp8": "ops.quantize.quantize_fp8",
     "quantize_fp8": "ops.quantize.quantize_fp8",
     "quantize_mx": "ops.gemm.mx",
+    "RotaryPlan": "ops.rotary.rotary",
+    "apply_rotary_emb": "ops.rotary.rotary",
+    "plan_rotary": "ops.rotary.rotary",
+    "rotary_tables": "ops.rotary.tables",
     "DeviceArray": "arrays.buffers",
     "asarray": "arrays.interchange",
     "empty": "arrays.buffers",

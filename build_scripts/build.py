@@ -20,6 +20,7 @@ from build_scripts.attention_backward_members import attention_backward_members
 from build_scripts.attention_members import attention_members
 from build_scripts.cascade_members import cascade_members
 from build_scripts.decode_members import decode_members
+from build_scripts.elementwise_members import elementwise_members
 from build_scripts.gemm_blocks_members import gemm_blocks_members
 from build_scripts.gemm_members import gemm_members
 from build_scripts.gemm_mx_members import gemm_mx_members
@@ -97,6 +98,7 @@ def _table() -> Iterator[KernelBuild]:
         *index_members(),
         *attention_backward_members(),
         *quantize_members(),
+        *elementwise_members(),
     )
     for arch in ARCHITECTURES:
         for member in members:

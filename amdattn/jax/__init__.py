@@ -19,6 +19,7 @@ from amdattn.jax.attention import flash_attn_func, flash_attn_varlen_func
 from amdattn.jax.context_parallel import context_parallel_attention, zigzag_order
 from amdattn.jax.decode import flash_attn_with_kvcache
 from amdattn.jax.dot_product_attention import dot_product_attention
+from amdattn.jax.elementwise import gelu_and_mul, silu_and_mul
 from amdattn.jax.lowering_device import lowering_for
 from amdattn.jax.operations import merge_state, rms_norm
 from amdattn.jax.primitive import call
@@ -34,11 +35,13 @@ __all__ = [
     "flash_attn_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
+    "gelu_and_mul",
     "gemm",
     "gemm_nt",
     "grouped_gemm",
     "lowering_for",
     "merge_state",
     "rms_norm",
+    "silu_and_mul",
     "zigzag_order",
 ]

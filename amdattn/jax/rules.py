@@ -88,6 +88,7 @@ _HOME = {
     "attention_backward": "amdattn.jax.attention_gradients",
     "padded_attention": "amdattn.jax.padded_attention",
     "padded_attention_backward": "amdattn.jax.padded_attention",
+    "gated_activation": "amdattn.jax.elementwise_rules",
     "gemm": "amdattn.jax.product_rules",
     "rms_norm": "amdattn.jax.norm_rules",
     "rms_norm_backward": "amdattn.jax.norm_rules",

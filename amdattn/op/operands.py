@@ -102,3 +102,17 @@ def axis_strides(view: View, axes: tuple[str, ...]) -> dict[str, int]:
 def operand_of(view: View, axes: tuple[str, ...]) -> Operand:
     """What a launch needs of a view whose axes but the last have these names."""
     return Operand(view.address, axis_strides(view, axes))
+
+
+def row_step(view: View) -> int | None:
+    """Elements from row to row, all axes but the last taken as one; None if there is no one."""
+    step = reach = None
+    for length, stride in zip(view.shape[-2::-1], view.strides[-2::-1], strict=True):
+        if length == 1:
+            continue
+        if step is None:
+            step, reach = stride, stride
+        elif stride != reach:
+            return None
+        reach = stride * length
+    return view.shape[-1] if step is None else step

@@ -14,12 +14,15 @@ _HOME = {
     "attention_backward": "amdattn.ops.attention_backward.cases",
     "cascade": "amdattn.ops.cascade.cases",
     "decode": "amdattn.ops.decode.cases",
+    "embedding": "amdattn.ops.embedding.cases",
+    "gated_activation": "amdattn.ops.gated.cases",
     "gemm": "amdattn.ops.gemm.cases",
     "merge_state": "amdattn.ops.merge.cases",
     "prefill": "amdattn.ops.prefill.cases",
     "quantize_fp8": "amdattn.ops.quantize.cases",
     "rms_norm": "amdattn.ops.norm.cases",
     "rms_norm_backward": "amdattn.ops.norm_backward.cases",
+    "rotary": "amdattn.ops.rotary.cases",
 }
 
 

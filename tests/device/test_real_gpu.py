@@ -485,4 +485,7 @@ def test_the_page_names_every_product_and_what_it_counts():
         "merge_state",
         "quantize_blocks",
         "quantize_fp8",
+        "gated_activation",
+        "rotary",
+        "embedding",
     }

@@ -25,7 +25,7 @@ _NAMES: tuple[tuple[Any, str], ...] = (
         "read_only copied is_output as_json markdown wide details mixed allow_mixed cast quick "
         "version kernels dry_run annotate advice quiet packed special warm loaded "
         "inverse shared cache_seqlens cache_batch_idx cache_leftpad return_softmax_lse "
-        "in_place partly is_tiled tile_inputs is_whole dlse exact",
+        "in_place partly is_tiled tile_inputs is_whole dlse exact interleaved inplace",
     ),
     (
         0,
@@ -34,7 +34,7 @@ _NAMES: tuple[tuple[Any, str], ...] = (
         "dynamic_lds_bytes total_kv max_seqlen_q max_seqlen_k candidates fill q_tile residents "
         "resident_workgroups rounds parts captured admitted began memory results stride array "
         "apart mask seqlen_new page_size num_pages rotary_dim rotary_positions max_seqlen_kv "
-        "max_total_kv prefix_pages least groups",
+        "max_total_kv prefix_pages least groups heads_k table_rows seqlen_offsets",
     ),
     (
         (),
@@ -113,6 +113,7 @@ OWN: dict[str, dict[str, Any]] = {
     "ops.attention.cases.AttentionCase": {"scale_v": 1},
     "ops.attention.cases.case": {"scale_v": 1},
     "ops.norm.rms_norm.rms_norm": {"eps": 1e-6},
+    "ops.rotary.tables.rotary_tables": {"base": 10000.0},  # as most models have it
     "ops.norm.problem.NormProblem": {"eps": 1e-6, "residual": False},
     "ops.norm_backward.problem.NormBackwardProblem": {"eps": 1e-6, "residual": False},
     "cli.tune._time": {"shown": 8},

@@ -123,7 +123,7 @@ def _expected(problem: GemmProblem, inputs: Mapping[str, NDArray[Any]]) -> Expec
     error = (problem.k + 2) * _FLOAT32 * float(sizes.max())
     out = sums
     if problem.activation is not None:
-        out = _activated(problem.activation.removesuffix(FACTORS), sums[:, : problem.n])
+        out = activated(problem.activation.removesuffix(FACTORS), sums[:, : problem.n])
         error *= _LIPSCHITZ
         if problem.has_factors:
             factors = sums[:, problem.n :]
@@ -163,7 +163,7 @@ def _of_blocks(
     return sums, sizes
 
 
-def _activated(name: str, x: NDArray[np.float64]) -> NDArray[np.float64]:
+def activated(name: str, x: NDArray[np.float64]) -> NDArray[np.float64]:
     """At infinities the limits: 0 times what is infinite is none of them."""
     with np.errstate(over="ignore"):
         return _FUNCTIONS[name](np.maximum(x, _NOTHING_LEFT))

@@ -12,7 +12,7 @@ from amdattn.arrays.interchange import as_view, like
 from amdattn.device import manifest, runtime
 from amdattn.dtypes import as_dtype
 from amdattn.op.executor import RunnablePlan
-from amdattn.op.operands import check_placement, check_shape, same_elements
+from amdattn.op.operands import check_placement, check_shape, row_step, same_elements
 from amdattn.op.outputs import output_view
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
@@ -168,7 +168,7 @@ class NormPlan(RunnablePlan[NormProblem]):
 
     def operand(self, spec: OperandSpec, view: View) -> Operand:
         """An address and the distance of rows, none where they have several."""
-        step = _row_step(view)
+        step = row_step(view)
         return Operand(view.address, {} if step is None else {"row": step})
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
@@ -189,20 +189,6 @@ class NormPlan(RunnablePlan[NormProblem]):
         views, handle = self.views_of({"x": x, "weight": weight, "residual": residual}, stream)
         results = self.execute(x, views, (out, residual_out), "", handle)
         return results if self.problem.residual else results[0]
-
-
-def _row_step(view: View) -> int | None:
-    """Elements from row to row, all axes but the last taken as one; None if there is no one."""
-    step = reach = None
-    for length, stride in zip(view.shape[-2::-1], view.strides[-2::-1], strict=True):
-        if length == 1:
-            continue
-        if step is None:
-            step, reach = stride, stride
-        elif stride != reach:
-            return None
-        reach = stride * length
-    return view.shape[-1] if step is None else step
 
 
 def _of_nothing(kind: Any, views: tuple[View, ...], given: tuple[Any, Any], stream: int) -> Any:

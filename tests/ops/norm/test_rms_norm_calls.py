@@ -11,8 +11,8 @@ import pytest
 import amdattn
 from amdattn.arch.props import KNOWN_DEVICES
 from amdattn.errors import UnsupportedProblem
+from amdattn.op.operands import row_step
 from amdattn.ops.norm.problem import NormProblem
-from amdattn.ops.norm.rms_norm import _row_step
 
 BF16 = ml_dtypes.bfloat16
 
@@ -217,7 +217,7 @@ def test_the_distance_of_rows(
     from amdattn.dtypes import as_dtype
 
     view = View(256, shape, strides, as_dtype("bfloat16"), False, None, ordinal=0)
-    assert _row_step(view) == step
+    assert row_step(view) == step
 
 
 def test_without_elements() -> None:

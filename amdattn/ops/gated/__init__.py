@@ -1,0 +1,1 @@
+"""An activation times a factor, element by element."""

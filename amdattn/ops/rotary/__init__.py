@@ -1,0 +1,1 @@
+"""Rotary embedding of queries and keys, and the tables that it takes."""

@@ -1,0 +1,155 @@
+"""Rotary embedding as an operation: its options, its cases, what results must be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from amdattn.device.manifest import KernelSpec
+from amdattn.dtypes import as_dtype
+from amdattn.op.operation import Case, Expected, Operation
+from amdattn.op.options import REQUIRED, Option
+from amdattn.ops.rotary import planning
+from amdattn.ops.rotary.planning import ROTARY
+from amdattn.ops.rotary.problem import POSITIONS, RotaryProblem
+from amdattn.ops.rotary.rotary import RotaryPlan, planned
+
+# Largest relative error of one rounding, and half of the least number.
+_ROUNDING = {"bfloat16": (2.0**-8, 2.0**-134), "float16": (2.0**-11, 2.0**-25)}
+_OF_PRODUCTS = 2.0**-22  # of the sum of magnitudes: two products and their sum in float32
+
+
+@dataclass(frozen=True)
+class RotaryCase(Case[RotaryProblem]):
+    """Normally distributed heads, angles and positions anywhere."""
+
+    def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
+        """Random host arrays by operand, the same for the same seed."""
+        p, rng = self.problem, np.random.default_rng(seed)
+        element, table = as_dtype(p.dtype).numpy(), p.table.numpy()
+        tokens = (p.batch, p.seqlen)[p.packed :]
+        angles = rng.uniform(0, 2 * np.pi, (p.table_rows, p.rotary_dim // 2))
+        heads = {"x": p.heads} | ({"k": p.heads_k} if p.heads_k else {})
+        normal = {
+            name: rng.standard_normal((*tokens, count, p.head_dim), np.float32).astype(element)
+            for name, count in heads.items()
+        }
+        made = {"x": normal.pop("x"), "cos": np.cos(angles).astype(table)}
+        made |= {"sin": np.sin(angles).astype(table), **normal}
+        if p.positions == "tokens":
+            made["positions"] = rng.integers(0, p.table_rows, tokens, np.int32)
+        if p.positions == "offsets":
+            most = p.table_rows - p.seqlen
+            made["seqlen_offsets"] = rng.integers(0, most, p.batch, np.int32, endpoint=True)
+        return made
+
+
+def positions_of(problem: RotaryProblem, inputs: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
+    """Of every token."""
+    counted = np.arange(problem.seqlen)
+    if problem.positions == "tokens":
+        return inputs["positions"].reshape(problem.batch, problem.seqlen)
+    if problem.positions == "offsets":
+        found: NDArray[Any] = inputs["seqlen_offsets"][:, None] + counted
+        return found
+    return np.broadcast_to(counted, (problem.batch, problem.seqlen))
+
+
+def expected(case: RotaryCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
+    """In float64; wrong by one rounding, and a little by float32 products. Copies are exact."""
+    p = case.problem
+    of_result, least = _ROUNDING[p.dtype]
+    at = positions_of(p, inputs).reshape(inputs["x"].shape[:-2])
+    cos, sin = (inputs[name].astype(np.float64)[at][..., None, :] for name in ("cos", "sin"))
+    found = {}
+    for name, result in (("x", "out"), ("k", "k_out")):
+        if name not in inputs:
+            continue
+        x = inputs[name].astype(np.float64)
+        half = p.rotary_dim // 2
+        first = slice(0, p.rotary_dim, 2) if p.interleaved else slice(0, half)
+        second = slice(1, p.rotary_dim, 2) if p.interleaved else slice(half, p.rotary_dim)
+        out, error = x.copy(), np.zeros_like(x)
+        a, b = x[..., first], x[..., second]
+        for place, one, other in (
+            (first, a * cos, -b * sin),
+            (second, b * cos, a * sin),
+        ):
+            out[..., place] = one + other
+            wrong = of_result * np.abs(one + other) + least
+            error[..., place] = wrong + _OF_PRODUCTS * (np.abs(one) + np.abs(other))
+        found[result] = Expected(out, error)
+    return found
+
+
+# Batch, tokens, heads of x and k, head_dim, rotary_dim, rows of the tables.
+_SIZES = (
+    *((1, 1, 1, 0, 2, 2, 1), (2, 3, 1, 1, 16, 16, 9), (1, 7, 5, 3, 64, 32, 30)),
+    *((3, 5, 8, 2, 128, 128, 70), (1, 65, 3, 1, 80, 80, 65), (2, 33, 4, 4, 96, 48, 40)),
+    *((2, 9, 6, 2, 72, 36, 300), (1, 130, 32, 8, 128, 128, 131), (5, 1, 9, 1, 20, 10, 8)),
+    *((1, 17, 2, 2, 256, 64, 20), (4, 2, 12, 0, 10, 6, 5), (1, 3, 71, 1, 64, 64, 2048)),
+)
+
+
+def _at(i: int, sizes: tuple[int, ...], dtype: str) -> RotaryProblem:
+    batch, seqlen, heads, heads_k, dim, rotary_dim, rows = sizes
+    return RotaryProblem(
+        *(batch, seqlen, heads, dim, heads_k, rotary_dim, rows, dtype),
+        table_dtype=dtype if i % 3 else "float32",
+        interleaved=i % 2 == 1,
+        positions=POSITIONS[i // 2 % 3],
+        packed=batch == 1 and i % 2 == 0,
+    )
+
+
+def cases(row: KernelSpec | None) -> Iterator[RotaryCase]:
+    """Around the sizes of heads and waves; of a kernel with every way through it."""
+    if row is None:
+        for i, sizes in enumerate(_SIZES):
+            for j, dtype in enumerate(_ROUNDING):
+                yield RotaryCase(_at(i + j, sizes, dtype))
+        return
+    for i, sizes in enumerate(_SIZES[1:]):
+        for j in range(2):
+            yield RotaryCase(_at(i + 3 * j, sizes, row.dtype), kernel=row.name)
+
+
+def larger(on_gpu: bool) -> Iterator[RotaryCase]:
+    """The heads of a long prompt."""
+    for dtype in _ROUNDING:
+        yield RotaryCase(RotaryProblem(1, 8192 if on_gpu else 500, 32, 128, 8, dtype=dtype))
+
+
+OPERATION = Operation(
+    name="rotary",
+    title="the rotary embedding",
+    kernel_ops=(ROTARY,),
+    plan_type=RotaryPlan,
+    options=(
+        Option("batch", int, REQUIRED, "Sequences."),
+        Option("seqlen", int, REQUIRED, "Tokens of a sequence."),
+        Option("heads", int, REQUIRED, "Of x."),
+        Option("head_dim", int, REQUIRED, "Columns of a head."),
+        Option("heads_k", int, 0, "Of k; 0: there is none."),
+        Option("rotary_dim", int, 0, "Columns that are turned; 0: all."),
+        Option("table_rows", int, 0, "Positions that the tables have; 0: seqlen."),
+        Option("dtype", str, "bfloat16", "bfloat16 or float16."),
+        Option("table_dtype", str | None, None, "Of the tables: float32; default: dtype."),
+        Option("interleaved", bool, False, "Pairs are neighbours.", ("--interleaved",)),
+        Option("positions", str, "none", "none, offsets of sequences, or tokens."),
+        Option("in_place", bool, False, "Results may be x and k.", ("--in-place",)),
+    ),
+    problem=RotaryProblem,
+    choices=planning.choices,
+    cost=lambda choice: choice.clk,
+    best=planning.best,
+    build=planning.build,
+    reference=expected,
+    planned=planned,
+    cases=cases,
+    larger=larger,
+)

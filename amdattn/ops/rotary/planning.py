@@ -1,0 +1,162 @@
+"""Which kernel turns pairs, and its launch. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
+from amdattn.device.manifest import KernelSpec, candidates
+from amdattn.dtypes import FLOAT32
+from amdattn.op.choices import Choices, KernelChoice
+from amdattn.op.mismatch import Mismatch, Span
+from amdattn.op.occupancy import workgroups_per_cu
+from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
+from amdattn.op.quotients import Reciprocal
+from amdattn.op.workspace import WorkspaceLayout
+from amdattn.ops.rotary.problem import RotaryProblem
+
+ROTARY = "rotary"  # of KernelSpec.op
+GRID = "lanes_of_x_and_k"  # of KernelSpec.grid: x = ceil(lanes of x / lanes) + the same of k
+
+_MOST_DIM, _MOST_HEADS = 2**12, 2**12  # of which the kernel's numbers are exact
+_MOST_PAIRS = 8  # of a lane, where they divide the columns
+# Clk at the peak clock, near what the performance model of the virtual device gives; _WAVE_CLK is
+# of an XCD, between its waves.
+_TRIP_CLK, _HEAD_CLK, _WAVE_CLK = 500, 350, 25
+
+
+def lanes_of_head(problem: RotaryProblem) -> int:
+    """Of the heads that a lane has after each other."""
+    most = 2 * _MOST_PAIRS
+    whole = problem.head_dim % most == 0 and problem.rotary_dim % most == 0
+    return problem.head_dim // (most if whole else 2)
+
+
+def lanes_of_token(kernel: KernelSpec, problem: RotaryProblem, heads: int) -> int:
+    """Of so many heads."""
+    of_lane: int = kernel.params["steps"]
+    return -(-heads // of_lane) * lanes_of_head(problem)
+
+
+def mismatches(kernel: KernelSpec, problem: RotaryProblem) -> list[Mismatch]:
+    """Everything in `problem` that `kernel` does not implement; empty if it solves it."""
+    found = []
+    if problem.dtype != kernel.dtype:
+        found.append(Mismatch("dtype", problem.dtype, (kernel.dtype,)))
+    if problem.head_dim % 2:
+        found.append(Mismatch("head_dim", problem.head_dim, ("even numbers",)))
+        return found
+    for name, most in (("head_dim", _MOST_DIM), ("heads", _MOST_HEADS), ("heads_k", _MOST_HEADS)):
+        if (value := getattr(problem, name)) > most:
+            found.append(Mismatch(name, value, (Span(1, most),)))
+    of_token = lanes_of_token(kernel, problem, max(problem.heads, problem.heads_k))
+    most = kernel.accepts["max_lanes"] // of_token
+    if problem.tokens > most:
+        found.append(Mismatch("batch * seqlen", problem.tokens, (Span(1, most),)))
+    return found
+
+
+def grid(kernel: KernelSpec, problem: RotaryProblem) -> tuple[int, int, int]:
+    """Workgroups along x, y and z."""
+    kernel.check_grid(GRID)
+    lanes = kernel.tile["lanes"]
+    items = (
+        problem.tokens * lanes_of_token(kernel, problem, heads)
+        for heads in (problem.heads, problem.heads_k)
+    )
+    return sum(-(-count // lanes) for count in items), 1, 1
+
+
+def cost_clk(kernel: KernelSpec, problem: RotaryProblem, props: DeviceProps) -> float:
+    """Estimated clocks of a launch with cold caches."""
+    arch = props.architecture
+    waves = grid(kernel, problem)[0] * kernel.workgroup[0] / LANES_PER_WAVE
+    of_wave = _HEAD_CLK * (1 + kernel.params["steps"])  # and what all heads share
+    of_simd = -(-waves // (props.num_cus * arch.simds_per_cu))
+    dispatched = waves / props.num_xcds * _WAVE_CLK + of_wave
+    stream = problem.nbytes / props.hbm_bytes_per_ns * props.peak_clock_ghz
+    fixed = arch.first_fetch_clk + props.hbm_latency_clk + _TRIP_CLK
+    slowest: float = max(dispatched, of_simd * of_wave, stream)
+    return fixed + slowest
+
+
+def choices(
+    problem: RotaryProblem, props: DeviceProps, rows: Sequence[KernelSpec]
+) -> Choices[KernelChoice]:
+    """Every kernel that takes a problem."""
+    found = [(row, mismatches(row, problem)) for row in candidates(rows, ROTARY, props)]
+    items = [KernelChoice(row, cost_clk(row, problem, props)) for row, wrong in found if not wrong]
+    rejected = sorted(((row, wrong) for row, wrong in found if wrong), key=lambda one: len(one[1]))
+    return Choices(tuple(items), tuple(rejected), rows)
+
+
+def best(items: Sequence[KernelChoice]) -> KernelChoice:
+    """The one of least estimated time."""
+    return min(items, key=lambda choice: choice.clk)
+
+
+def build(
+    problem: RotaryProblem, props: DeviceProps, choice: KernelChoice, choices: Choices[KernelChoice]
+) -> Plan[RotaryProblem]:
+    """The plan of a choice."""
+    p, kernel = problem, choice.kernel
+    per_head = lanes_of_head(p)
+    several = p.batch > 1
+    of_batch = Reciprocal.of(p.seqlen)
+    given = {"none": "", "offsets": "seqlen_offsets", "tokens": "positions"}[p.positions]
+    flags = p.interleaved | 2 * (p.table == FLOAT32) | 4 * bool(given)
+    flags |= 8 * (p.positions == "tokens") | 16 * several | of_batch.shift << 16
+    args: dict[str, Argument] = {
+        **{name: Address(name) for name in ("cos", "sin")},
+        **_of_array(kernel, p, "x", "x", p.heads),
+        **_of_array(kernel, p, "k", "k" if p.heads_k else "", p.heads_k),
+        **_of_result("x", "x", "out"),
+        **_of_result("k", *(("k", "k_out") if p.heads_k else ("", ""))),
+        "dims": p.head_dim << 16 | p.rotary_dim,
+        "seqlen": p.seqlen if several else 0,
+        "flags": flags,
+        "table_rows": p.table_rows,
+        "batch_factor": of_batch.factor,
+        "positions": Address(given) if given else 0,
+        "positions_batch": Stride(given, "batch") if given else 0,
+        "positions_seq": int(p.positions == "tokens"),
+        "unused": 0,
+    }
+    per_cu, limit = workgroups_per_cu(kernel, props)
+    tried = ", ".join(f"{one.kernel.name}: {one.clk:.0f} clk" for one in choices.items)
+    reasons = {
+        "why this kernel": f"least estimated time: {tried}",
+        "tiles": f"{kernel.params['steps']} heads a lane, {per_head} lanes for them",
+        "workgroups per CU": f"{per_cu}, limited by {limit}",
+        "work": f"{p.nbytes} bytes",
+    }
+    writes = frozenset({"out", "k_out"} if p.heads_k else {"out"})
+    launch = Launch(kernel, grid(kernel, p), kernel.kernarg.filled(args), writes)
+    return Plan(p, props, (launch,), WorkspaceLayout(), tuple(reasons.items()))
+
+
+def _of_array(
+    kernel: KernelSpec, problem: RotaryProblem, field: str, operand: str, heads: int
+) -> dict[str, Argument]:
+    per_token = lanes_of_token(kernel, problem, heads)
+    of_token = Reciprocal.of(max(1, per_token))
+    return {
+        field: Address(operand) if operand else 0,
+        **{f"{field}_{axis}": _stride(operand, axis) for axis in ("seq", "head")},
+        f"{field}_factor": of_token.factor,
+        f"{field}_facts": heads << 16 | of_token.shift,
+        f"{field}_items": problem.tokens * per_token,
+    }
+
+
+def _of_result(field: str, operand: str, result: str) -> dict[str, Argument]:
+    axes = ("batch", "seq", "head")
+    return {
+        f"{field}_out": Address(result) if result else 0,
+        f"{field}_batch": _stride(operand, "batch"),
+        **{f"{field}_out_{axis}": _stride(result, axis) for axis in axes},
+    }
+
+
+def _stride(operand: str, axis: str) -> Argument:
+    return Stride(operand, axis) if operand else 0

@@ -1,0 +1,142 @@
+"""Frozen facts of a rotary embedding, before any choice of kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from amdattn import scalars
+from amdattn.dtypes import FLOAT32, DType, as_dtype
+from amdattn.scalars import INT32_MAX
+
+# Whose positions: of none a token's number, of "offsets" what is added to it for each sequence, of
+# "tokens" the position of each token.
+POSITIONS = ("none", "offsets", "tokens")
+
+
+@dataclass(frozen=True)
+class RotaryProblem:
+    """Pairs of columns of x and k, turned by the angle of their token's position.
+
+    Parameters
+    ----------
+    batch, seqlen, heads, head_dim : int
+        Of x.
+    heads_k : int
+        Of k; 0: there is none.
+    rotary_dim : int
+        Columns that are turned, the first ones; 0: all.
+    table_rows : int
+        Positions that the tables have; 0: seqlen.
+    dtype : str
+    table_dtype : str, optional
+        `dtype` or float32; None: `dtype`.
+    interleaved : bool
+        Pairs are columns 2i and 2i + 1; else i and i + rotary_dim / 2.
+    positions : {"none", "offsets", "tokens"}
+    in_place : bool
+        Whether results may be x and k themselves.
+    packed : bool
+        x is (tokens, heads, head_dim): one sequence without an axis for it.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A malformed value. Whether a kernel exists is decided later.
+    """
+
+    batch: int
+    seqlen: int
+    heads: int
+    head_dim: int
+    heads_k: int = 0
+    rotary_dim: int = 0
+    table_rows: int = 0
+    dtype: str = "bfloat16"
+    table_dtype: str | None = None
+    interleaved: bool = False
+    positions: str = "none"
+    in_place: bool = False
+    packed: bool = False
+
+    def __post_init__(self) -> None:
+        def put(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        for name in ("batch", "seqlen", "heads", "head_dim", "heads_k", "rotary_dim", "table_rows"):
+            count = scalars.integer(name, getattr(self, name))
+            least = int(name in ("batch", "seqlen", "heads", "head_dim"))
+            if not least <= count <= INT32_MAX:
+                raise ValueError(f"{name}={count} must be in {least}..{INT32_MAX}")
+            put(name, count)
+        put("rotary_dim", self.rotary_dim or self.head_dim)
+        if self.rotary_dim % 2 or self.rotary_dim > self.head_dim:
+            raise ValueError(
+                f"rotary_dim={self.rotary_dim} must be even and at most head_dim={self.head_dim}"
+            )
+        put("dtype", as_dtype(self.dtype).name)
+        tables = self.dtype if self.table_dtype is None else self.table_dtype
+        put("table_dtype", as_dtype(tables, "table_dtype").name)
+        allowed = dict.fromkeys((self.dtype, FLOAT32.name))
+        if self.table_dtype not in allowed:
+            raise ValueError(
+                f"cos has dtype {self.table_dtype}; beside x of {self.dtype} it must be "
+                + " or ".join(allowed)
+            )
+        word = scalars.word("positions", self.positions)
+        if word not in POSITIONS:
+            raise ValueError(f"positions={word!r} must be {', '.join(POSITIONS)}")
+        for name in ("interleaved", "in_place", "packed"):
+            put(name, scalars.boolean(name, getattr(self, name)))
+        if self.packed and self.batch > 1:
+            raise ValueError(f"batch={self.batch} must be 1 with packed=True")
+        put("table_rows", self.table_rows or self.seqlen)
+        if self.positions == POSITIONS[0] and self.table_rows < self.seqlen:
+            raise ValueError(
+                f"cos has {self.table_rows} positions, but x has {self.seqlen} tokens a sequence"
+            )
+
+    @property
+    def table(self) -> DType:
+        """The type of the tables."""
+        return as_dtype(self.table_dtype)
+
+    @property
+    def tokens(self) -> int:
+        """Of all sequences."""
+        return self.batch * self.seqlen
+
+    @property
+    def text(self) -> str:
+        """Every argument."""
+        return (
+            f"rotary {self.dtype}, batch={self.batch} seqlen={self.seqlen} heads={self.heads} "
+            f"head_dim={self.head_dim} heads_k={self.heads_k} rotary_dim={self.rotary_dim} "
+            f"table_rows={self.table_rows} table_dtype={self.table_dtype} "
+            f"interleaved={self.interleaved} positions={self.positions} in_place={self.in_place} "
+            f"packed={self.packed}"
+        )
+
+    @property
+    def brief(self) -> str:
+        """Sizes, and what differs from the defaults."""
+        heads = f"{self.heads}" + f"/{self.heads_k}" * (self.heads_k > 0)
+        of_dtype = f" {self.dtype}" * (self.dtype != "bfloat16")
+        options = f" of {self.rotary_dim}" * (self.rotary_dim != self.head_dim)
+        options += f" tables {self.table_dtype}" * (self.table_dtype != self.dtype)
+        options += " interleaved" * self.interleaved + " in_place" * self.in_place
+        options += f" {self.positions}" * (self.positions != POSITIONS[0]) + " packed" * self.packed
+        return f"{self.batch}x{self.seqlen}x{heads}x{self.head_dim}{of_dtype}{options}"
+
+    @property
+    def flops(self) -> int:
+        """Four products and two sums of a pair."""
+        return 3 * self.tokens * (self.heads + self.heads_k) * self.rotary_dim
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all operands, each counted once; of tables the rows of one sequence."""
+        item = as_dtype(self.dtype).itemsize
+        rows = 2 * self.tokens * (self.heads + self.heads_k) * self.head_dim * item
+        tables = min(self.table_rows, self.tokens) * self.rotary_dim * self.table.itemsize
+        counts = {"none": 0, "offsets": self.batch, "tokens": self.tokens}
+        return rows + tables + 4 * counts[self.positions]
