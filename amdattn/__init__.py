@@ -92,6 +92,12 @@ if TYPE_CHECKING:
         plan_quantize_fp8 as plan_quantize_fp8,
         quantize_fp8 as quantize_fp8,
     )
+    from amdattn.ops.sample.sample import (
+        SamplePlan as SamplePlan,
+        argmax as argmax,
+        plan_sample as plan_sample,
+        sample as sample,
+    )
 
 # Public name -> module that defines it; resolved on first use, so that importing stays cheap.
 _HOME = {
@@ -134,6 +140,10 @@ _HOME = {
     "QuantizePlan": "ops.quantize.quantize_fp8",
     "plan_quantize_fp8": "ops.quantize.quantize_fp8",
     "quantize_fp8": "ops.quantize.quantize_fp8",
+    "SamplePlan": "ops.sample.sample",
+    "argmax": "ops.sample.sample",
+    "plan_sample": "ops.sample.sample",
+    "sample": "ops.sample.sample",
     "quantize_mx": "ops.gemm.mx",
     "DeviceArray": "arrays.buffers",
     "asarray": "arrays.interchange",

@@ -20,6 +20,7 @@ _HOME = {
     "quantize_fp8": "amdattn.ops.quantize.cases",
     "rms_norm": "amdattn.ops.norm.cases",
     "rms_norm_backward": "amdattn.ops.norm_backward.cases",
+    "sample": "amdattn.ops.sample.cases",
 }
 
 
