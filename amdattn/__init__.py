@@ -109,6 +109,12 @@ if TYPE_CHECKING:
         plan_rotary as plan_rotary,
     )
     from amdattn.ops.rotary.tables import rotary_tables as rotary_tables
+    from amdattn.ops.sample.sample import (
+        SamplePlan as SamplePlan,
+        argmax as argmax,
+        plan_sample as plan_sample,
+        sample as sample,
+    )
 
 # Public name -> module that defines it; resolved on first use, so that importing stays cheap.
 _HOME = {
@@ -158,6 +164,10 @@ _HOME = {
     "QuantizePlan": "ops.quantize.quantize_fp8",
     "plan_quantize_fp8": "ops.quantize.quantize_fp8",
     "quantize_fp8": "ops.quantize.quantize_fp8",
+    "SamplePlan": "ops.sample.sample",
+    "argmax": "ops.sample.sample",
+    "plan_sample": "ops.sample.sample",
+    "sample": "ops.sample.sample",
     "quantize_mx": "ops.gemm.mx",
     "RotaryPlan": "ops.rotary.rotary",
     "apply_rotary_emb": "ops.rotary.rotary",

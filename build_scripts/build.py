@@ -33,6 +33,7 @@ from build_scripts.norm_backward_members import norm_backward_members
 from build_scripts.norm_members import norm_members
 from build_scripts.prefill_members import prefill_members
 from build_scripts.quantize_members import quantize_members
+from build_scripts.sample_members import sample_members
 from build_scripts.schedule_members import schedule_members
 from build_scripts.toolchain import ASM_SRC, Compiled, Toolchain, compile_hip, compiler_acc_uses
 
@@ -99,6 +100,7 @@ def _table() -> Iterator[KernelBuild]:
         *attention_backward_members(),
         *quantize_members(),
         *elementwise_members(),
+        *sample_members(),
     )
     for arch in ARCHITECTURES:
         for member in members:

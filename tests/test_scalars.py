@@ -9,6 +9,7 @@ import pytest
 import amdattn
 from amdattn import scalars
 from amdattn.ops.attention import dense as attention
+from amdattn.ops.gemm.problem import GemmProblem
 
 BF16 = ml_dtypes.bfloat16
 
@@ -115,7 +116,7 @@ CALLS = {
     varlen_qkvpacked: amdattn.flash_attn_varlen_qkvpacked_func,
     product: amdattn.gemm_nt,
     planned: attention.AttentionProblem,
-    planned_product: amdattn.gemm_nt.__globals__["GemmProblem"],
+    planned_product: GemmProblem,
     empty: amdattn.empty,
 }
 # Two values of each scalar argument, between which a result or a plan differs if it does at all.

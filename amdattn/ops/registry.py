@@ -23,6 +23,7 @@ _HOME = {
     "rms_norm": "amdattn.ops.norm.cases",
     "rms_norm_backward": "amdattn.ops.norm_backward.cases",
     "rotary": "amdattn.ops.rotary.cases",
+    "sample": "amdattn.ops.sample.cases",
 }
 
 

@@ -1,0 +1,103 @@
+"""Tokens of logits as an operation: its options, its cases, what results must be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from amdattn.device.manifest import KernelSpec
+from amdattn.dtypes import as_dtype
+from amdattn.op.operation import Case, Expected, Operation
+from amdattn.op.options import REQUIRED, Option
+from amdattn.ops.sample import planning
+from amdattn.ops.sample.planning import SAMPLE
+from amdattn.ops.sample.problem import SampleProblem
+from amdattn.ops.sample.reference import drawn
+from amdattn.ops.sample.sample import SamplePlan, planned
+
+_DTYPES = ("float32", "bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class SampleCase(Case[SampleProblem]):
+    """Normally distributed logits, of a standard deviation of 3."""
+
+    def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
+        """Random host arrays by operand, the same for the same seed."""
+        p, rng = self.problem, np.random.default_rng(seed)
+        logits = 3 * rng.standard_normal((p.rows, p.columns), np.float32)
+        found: dict[str, NDArray[Any]] = {"logits": logits.astype(as_dtype(p.dtype).numpy())}
+        if p.history:
+            found["tokens"] = rng.integers(-2, p.columns + 2, (p.rows, p.history), np.int32)
+        if p.draws:
+            found["state"] = rng.integers(0, 2**40, (p.rows, 2), np.int64)
+        return found
+
+
+def expected(case: SampleCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
+    """The same token; and the offsets behind it."""
+    found = {"out": Expected(drawn(case.problem, inputs).astype(np.float64), 0.0)}
+    if case.problem.draws:
+        state = inputs["state"].astype(np.float64) + np.array([0, 1])
+        found["state"] = Expected(state, 0.0)
+    return found
+
+
+_OPTIONS: tuple[dict[str, Any], ...] = (
+    {"temperature": 0.0},
+    {},
+    {"temperature": 0.7, "top_k": 5},
+    {"top_p": 0.8},
+    {"temperature": 1.5, "min_p": 0.05},
+    {"top_k": 40, "top_p": 0.9, "min_p": 0.01, "repetition_penalty": 1.3, "history": 33},
+    {"temperature": 0.0, "repetition_penalty": 2.0, "history": 7},
+    {"top_k": 1},
+)
+
+
+def cases(row: KernelSpec | None) -> Iterator[SampleCase]:
+    """Around the sizes of blocks, waves and workgroups."""
+    dtypes = _DTYPES if row is None else (row.dtype,)
+    for dtype in dtypes:
+        for i, options in enumerate(_OPTIONS):
+            for columns in (1, 63, 64, 65, 1000, 4095 + i):
+                problem = SampleProblem(1 + columns % 3, columns, dtype, **options)
+                yield SampleCase(problem, kernel="" if row is None else row.name)
+
+
+def larger(on_gpu: bool) -> Iterator[SampleCase]:
+    """A vocabulary."""
+    problem = SampleProblem(8 if on_gpu else 1, 128256 if on_gpu else 32000, "float32")
+    yield SampleCase(problem)
+
+
+OPERATION = Operation(
+    name="sample",
+    title="tokens of logits",
+    kernel_ops=(SAMPLE,),
+    plan_type=SamplePlan,
+    options=(
+        Option("rows", int, REQUIRED, "Of the logits."),
+        Option("columns", int, REQUIRED, "The vocabulary."),
+        Option("dtype", str, "float32", "float32, bfloat16 or float16."),
+        Option("temperature", float, 1.0, "0: the greatest."),
+        Option("top_k", int, 0, "Tokens of the greatest logits; 0: all."),
+        Option("top_p", float, 1.0, "What their probabilities come to."),
+        Option("min_p", float, 0.0, "Least share of the greatest probability."),
+        Option("repetition_penalty", float, 1.0, "Of tokens so far."),
+        Option("history", int, 0, "Tokens so far."),
+    ),
+    problem=SampleProblem,
+    choices=planning.choices,
+    cost=lambda choice: choice.clk,
+    best=planning.best,
+    build=planning.build,
+    reference=expected,
+    planned=planned,
+    cases=cases,
+    larger=larger,
+)

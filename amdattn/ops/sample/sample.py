@@ -1,0 +1,267 @@
+"""Tokens drawn from logits: check, plan, run."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from amdattn import scalars
+from amdattn.arch.props import DeviceProps, as_device_props
+from amdattn.arrays.buffers import DeviceArray, View, upload
+from amdattn.arrays.interchange import as_view, asarray, like
+from amdattn.device import manifest, runtime
+from amdattn.dtypes import as_dtype
+from amdattn.op.executor import RunnablePlan
+from amdattn.op.operands import check_shape
+from amdattn.op.outputs import output_view
+from amdattn.op.plan import Operand
+from amdattn.op.spec import OperandSpec, Specs
+from amdattn.ops.sample import planning
+from amdattn.ops.sample.problem import SampleProblem
+
+_LAYOUT = "rows of logits"
+
+
+def argmax(logits: Any, *, out: Any = None, stream: Any = None) -> Any:
+    """The greatest of each row, the first one of equal ones.
+
+    Parameters
+    ----------
+    logits : array, float32, bfloat16 or float16, (rows, columns)
+        numpy (with ml_dtypes), `DeviceArray`, or an array of any library with ``__dlpack__``,
+        ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the device rows at
+        any distance, elements of a row next to each other; on the host any strides.
+    out : array, int32, (rows,), optional
+    stream : hipStream_t, optional
+        An int or a hip-python stream; defaults to the default stream.
+
+    Returns
+    -------
+    array, int32, (rows,)
+        Of the kind of `logits`. A NaN is less than every number; a row without a number greater
+        than -inf has -1.
+
+    Raises
+    ------
+    UnsupportedProblem
+        (a NotImplementedError and ValueError) No kernel does this; the message says what there is.
+    ValueError, TypeError
+        Malformed input. Nothing was launched.
+    UnsupportedDeviceError, HipError
+        The device is of another architecture; a HIP call failed.
+    """
+    return sample(logits, 0.0, out=out, stream=stream)
+
+
+def sample(
+    logits: Any,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    seed: int = 0,
+    *,
+    repetition_penalty: float = 1.0,
+    tokens: Any = None,
+    state: Any = None,
+    out: Any = None,
+    stream: Any = None,
+) -> Any:
+    """A token of each row, drawn from the softmax of ``logits / temperature``.
+
+    First the penalty, then the temperature; then those that top_k leaves, of these those that top_p
+    leaves, of these those that min_p leaves. Tokens of equal logits are left or taken together.
+
+    Parameters
+    ----------
+    logits : array, float32, bfloat16 or float16, (rows, columns)
+        As of `argmax`.
+    temperature : float
+        0: the greatest, as `argmax`.
+    top_k : int
+        So many tokens of the greatest logits; 0: all.
+    top_p : float
+        The fewest tokens, the most probable ones first, whose probabilities come to as much, to
+        2^-20; 1: all.
+    min_p : float
+        Tokens at least as probable as this share of the most probable one; 0: all.
+    seed : int
+        Of 64 bits. The same seed draws the same tokens of the same logits. Not with `state`.
+    repetition_penalty : float
+        What logits of `tokens` are divided by if they are greater than 0, else multiplied by.
+    tokens : array, int32, (rows, history), optional
+        Those so far; less than 0: none.
+    state : array, int64, (rows, 2), optional
+        In device memory: a seed and an offset of each row. A call adds 1 to the offset, on the
+        device, so that a graph's replays draw anew. What is drawn of a row depends on its seed, its
+        offset and its number alone.
+    out : array, int32, (rows,), optional
+    stream : hipStream_t, optional
+
+    Returns
+    -------
+    array, int32, (rows,)
+        As of `argmax`. Of a row with an infinite logit it is that.
+
+    Notes
+    -----
+    The generator is Philox4x32-10: the key is the seed, the counter ``(column // 4, row, offset)``.
+    A token is the one whose logarithm and Gumbel noise are greatest, so that the result depends on
+    no order of additions.
+
+    Raises
+    ------
+    UnsupportedProblem, ValueError, TypeError, UnsupportedDeviceError, HipError
+        As `argmax`.
+    """
+    handle = runtime.stream_handle(stream)
+    view = as_view(logits, "logits", handle)
+    if len(view.shape) != 2 or 0 in view.shape:
+        raise ValueError(f"logits has shape {view.shape}; it must be (rows, columns), neither 0")
+    views = {"logits": view}
+    history = 0
+    if tokens is not None:
+        views["tokens"] = as_view(tokens, "tokens", handle)
+        history = views["tokens"].shape[-1] if len(views["tokens"].shape) == 2 else 0
+        if not history or views["tokens"].shape[0] != view.shape[0]:
+            raise ValueError(
+                f"tokens has shape {views['tokens'].shape}; it must be ({view.shape[0]}, history)"
+            )
+    plan = _planned_for(
+        *(runtime.get(view.ordinal).ordinal, view.shape, view.dtype.name, temperature, top_k),
+        *(top_p, min_p, repetition_penalty, history),
+    )
+    seed = scalars.integer("seed", seed)
+    if state is not None and seed:
+        raise ValueError(f"seed={seed} and state were given; there may be one of them")
+    if plan.problem.draws and not view.on_device:
+        return _of_host(plan, logits, views, seed, state, out, handle)
+    if plan.problem.draws:
+        given = _of_seed(seed, view.shape[0]) if state is None else state
+        views["state"] = as_view(given, "state", handle)
+    (result,) = plan.execute(logits, tuple(views.values()), (out,), "", handle)
+    return result
+
+
+def _of_host(
+    plan: SamplePlan,
+    logits: Any,
+    views: dict[str, View],
+    seed: int,
+    state: Any,
+    out: Any,
+    stream: int,
+) -> Any:
+    """Of arrays on the host, on the device: what is written in place has to be there."""
+    on_device = {name: as_view(asarray(view.array), name, stream) for name, view in views.items()}
+    given = _of_seed(seed, plan.problem.rows) if state is None else state
+    on_device["state"] = as_view(given, "state", stream)
+    if not on_device["state"].on_device:
+        raise TypeError("state is written in place: it must be in device memory")
+    (found,) = plan.execute(given, tuple(on_device.values()), (None,), "", stream)
+    if out is None:
+        return like(logits, found.numpy())
+    target = output_view(out, "out", stream)
+    check_shape(target, "out", (plan.problem.rows,), "int32", _LAYOUT)
+    if target.array is None:
+        raise ValueError("out is in device memory, logits are not")
+    if target.read_only:
+        raise ValueError("out is read-only")
+    target.array[:] = found.numpy()
+    return out
+
+
+def _of_seed(seed: int, rows: int) -> DeviceArray:
+    """A state for one call."""
+    import numpy as np
+
+    made = np.zeros((rows, 2), np.int64)
+    made[:, 0] = np.uint64(seed % 2**64).astype(np.int64)
+    return upload(made)
+
+
+def plan_sample(
+    rows: int, columns: int, *, device: DeviceProps | str, **options: Any
+) -> SamplePlan:
+    """Plan tokens of logits. No device is queried or bound.
+
+    Parameters
+    ----------
+    rows, columns : int
+    device : DeviceProps or str
+        `amdattn.device_props()` for the bound device, or a known name such as "MI300X".
+    **options
+        dtype, temperature, top_k, top_p, min_p, repetition_penalty, history: see `SampleProblem`.
+
+    Raises
+    ------
+    UnsupportedProblem, UnsupportedDeviceError, ValueError, TypeError
+    """
+    return planned(SampleProblem(rows, columns, **options), as_device_props(device))
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _planned_for(
+    ordinal: int, shape: tuple[int, int], dtype: str, temperature: float, *options: Any
+) -> SamplePlan:
+    return planned(SampleProblem(*shape, dtype, temperature, *options), runtime.get(ordinal).props)
+
+
+@functools.lru_cache(maxsize=1024)
+def planned(problem: SampleProblem, props: DeviceProps) -> SamplePlan:
+    """The plan of a problem on a device."""
+    found = planning.choices(problem, props, manifest.kernels())
+    found.require(props)
+    return SamplePlan.of(planning.build(problem, props, planning.best(found.items), found))
+
+
+class SamplePlan(RunnablePlan[SampleProblem]):
+    """A plan that can be run. Made by `plan_sample`; see `Plan` for what it holds."""
+
+    def operands(self, variant: str) -> Specs:
+        """Logits, tokens, state and out."""
+        p = self.problem
+        int32, int64 = as_dtype("int32"), as_dtype("int64")
+        specs = (
+            OperandSpec("logits", "in", (p.rows, p.columns), as_dtype(p.dtype), ("row",)),
+            OperandSpec(
+                *("tokens", "in", (p.rows, p.history), int32, ("row",)),
+                present=p.history > 0,
+                condition="history",
+                layout=_LAYOUT,
+            ),
+            OperandSpec(
+                *("state", "inout", (p.rows, 2), int64, ("row",)),
+                present=p.draws,
+                condition="temperature",
+                layout=_LAYOUT,
+            ),
+            OperandSpec("out", "out", (p.rows,), int32, (), layout=_LAYOUT),
+        )
+        return {spec.name: spec for spec in specs}
+
+    def operand(self, spec: OperandSpec, view: View) -> Operand:
+        """An address and the distance of rows."""
+        rows = {"row": view.strides[0] if view.shape[0] > 1 else 0} if spec.axes else {}
+        return Operand(view.address, rows)
+
+    def misfit(self, spec: OperandSpec, operand: Operand) -> str:
+        """That rows of a state do not follow each other."""
+        if spec.name == "state" and operand.strides["row"] not in (0, 2):
+            return f"row stride {operand.strides['row']}, which must be 2"
+        return ""
+
+    def run(
+        self,
+        logits: Any,
+        tokens: Any = None,
+        state: Any = None,
+        *,
+        out: Any = None,
+        stream: Any = None,
+    ) -> Any:
+        """Run the plan on arrays of its shape; parameters and result as `sample`."""
+        given = {"logits": logits, "tokens": tokens, "state": state}
+        views, handle = self.views_of(given, stream)
+        (result,) = self.execute(logits, views, (out,), "", handle)
+        return result
