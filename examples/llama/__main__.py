@@ -1,0 +1,187 @@
+"""Generate text with a checkpoint of Llama, Mistral or Qwen: see README.md beside this file.
+
+python -m examples.llama MODEL_DIR "prompt"
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+import amdattn
+from amdattn.device import runtime
+
+from . import config as configs, weights
+from .batch import Batch, Generation
+from .checkpoint import Checkpoint
+from .errors import ModelError
+from .model import Decoder
+from .tokenizer import Stream, Tokenizer
+
+_out, _err = Console(highlight=False, soft_wrap=True, markup=False), Console(stderr=True)
+
+
+class Texts:
+    """Prompts to tokens and tokens to text; with `as_ids` both are written as numbers."""
+
+    def __init__(self, folder: Path, as_ids: bool, system: str | None, is_chat: bool) -> None:
+        self._tokenizer = None if as_ids else Tokenizer(folder)
+        self._system, self._is_chat = system, is_chat
+
+    def encoded(self, text: str) -> list[int]:
+        """Tokens of a prompt."""
+        if self._tokenizer is None:
+            try:
+                return [int(word) for word in text.replace(",", " ").split()]
+            except ValueError:
+                raise ModelError(f"--ids: {text!r} is no list of numbers") from None
+        if not self._is_chat:
+            return self._tokenizer.encode(text)
+        messages = [{"role": "user", "content": text}]
+        if self._system is not None:
+            messages.insert(0, {"role": "system", "content": self._system})
+        return self._tokenizer.chat(messages)
+
+    def stream(self) -> Stream | None:
+        """For the text of one sequence; None: numbers are."""
+        return None if self._tokenizer is None else Stream(self._tokenizer)
+
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.command()
+def main(
+    folder: Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="Safetensors, config.json.")],
+    prompt: Annotated[str | None, typer.Argument(help="What to go on from.")] = None,
+    *,
+    batch: Annotated[
+        Path | None, typer.Option(help="A file of prompts instead, one a line.")
+    ] = None,
+    tokens: Annotated[int, typer.Option(help="To generate of each prompt, at most.", min=1)] = 64,
+    chat: Annotated[bool, typer.Option("--chat", help="Use the model's chat template.")] = False,
+    system: Annotated[str | None, typer.Option(help="System message of --chat.")] = None,
+    ids: Annotated[bool, typer.Option("--ids", help="Prompts and results are numbers.")] = False,
+    slots: Annotated[int, typer.Option(help="Sequences at a time, of --batch.", min=1)] = 8,
+    pages: Annotated[
+        int, typer.Option(help="Of the cache. Default: room for all slots.", min=0)
+    ] = 0,
+    page: Annotated[int, typer.Option(help="Keys of a page: a multiple of 16.")] = 64,
+    context: Annotated[
+        int, typer.Option(help="Longest sequence. Default: what is needed.", min=0)
+    ] = 0,
+    graph: Annotated[bool, typer.Option(help="Replay each step as one graph.")] = True,
+    ignore_field: Annotated[
+        list[str] | None, typer.Option(help="A field of config.json to run without.")
+    ] = None,
+) -> None:
+    """Generate greedily. Exit code 1 if the model or a prompt cannot be taken."""
+    try:
+        if (prompt is None) == (batch is None):
+            raise ModelError("give either a prompt or --batch FILE")
+        config = configs.read(folder, ignore_field or ())
+        texts = Texts(folder, ids, system, chat)
+        lines = [prompt] if prompt is not None else _lines(batch)
+        prompts = [texts.encoded(line) for line in lines]
+        needed = max(map(len, prompts)) + tokens
+        if max(needed, context) > config.positions:
+            raise ModelError(
+                f"{max(needed, context)} tokens are more than the {config.positions} positions "
+                "that config.json allows"
+            )
+        loaded = weights.load(Checkpoint(folder), config, _err if _err.is_terminal else None)
+        decoder = Decoder(
+            config,
+            loaded,
+            context=context or needed,
+            batch=min(slots, len(prompts)),
+            pages=pages,
+            page=page,
+            use_graphs=graph,
+        )
+        try:
+            _generate(decoder, config.ends, texts, prompts, tokens, is_batch=batch is not None)
+        finally:
+            decoder.close()
+    except (ModelError, amdattn.AmdattnError, ValueError) as error:
+        _err.print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        _err.print("interrupted")
+        raise typer.Exit(130) from None
+
+
+def _lines(file: Path | None) -> list[str]:
+    try:
+        found = [] if file is None else file.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ModelError(f"--batch: {error}") from None
+    found = [line for line in found if line.strip()]
+    if not found:
+        raise ModelError(f"--batch: {file} has no prompts")
+    return found
+
+
+def _generate(
+    decoder: Decoder,
+    ends: Sequence[int],
+    texts: Texts,
+    prompts: Sequence[list[int]],
+    tokens: int,
+    *,
+    is_batch: bool,
+) -> None:
+    """Print tokens as they come, of a batch each text when it is whole; then how long it took."""
+    begin = time.perf_counter()
+    firsts: list[float] = []
+    written: dict[int, list[str]] = {}
+    streams = [texts.stream() for _ in prompts]
+
+    def on_token(generation: Generation) -> None:
+        if len(generation.made) == 1:
+            firsts.append(time.perf_counter())
+        i, token = generations.index(generation), generation.made[-1]
+        stream = streams[i]
+        text = f"{token} " if stream is None else stream.add(token, is_last=generation.is_done)
+        if not is_batch:
+            _out.print(text, end="")
+            _out.file.flush()
+            return
+        written.setdefault(i, []).append(text)
+        if generation.is_done:
+            _out.print(f"[{i + 1}] {''.join(written[i]).strip()}")
+
+    sequences = Batch(decoder, ends, on_token)
+    generations = [sequences.add(prompt, tokens) for prompt in prompts]
+    sequences.run()
+    end = time.perf_counter()
+    if not is_batch:
+        _out.print()
+    made = sum(len(generation.made) for generation in generations)
+    _err.print(_figures(decoder, made, len(prompts), firsts[0] - begin, end - begin))
+
+
+def _figures(decoder: Decoder, made: int, count: int, first: float, seconds: float) -> str:
+    """What a clock saw, labelled: on the virtual device it says nothing of a GPU."""
+    device = runtime.get()
+    rate = f"{made / seconds:.2f} tokens/s"
+    if device.choice.kind == "virtual":
+        label = f"virtual: {device.props.name} played by this CPU, no measure of a GPU"
+    else:
+        label = f"measured on {device.props.name}"
+    how = "one graph" if decoder.use_graphs else "launched one by one"
+    return (
+        f"{made} tokens of {count} prompt{'s' * (count > 1)} in {seconds:.2f} s, the first after "
+        f"{first:.2f} s: {rate} ({label}); a step of one is {decoder.launches} kernels, {how}"
+    )
+
+
+if __name__ == "__main__":
+    warnings.formatwarning = lambda message, *_, **__: f"warning: {message}\n"
+    app(prog_name="python -m examples.llama")
