@@ -11,8 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 from rich.console import Console
+from rich.table import Table
 
 import amdattn
 from amdattn.device import runtime
@@ -20,6 +23,7 @@ from amdattn.device import runtime
 from . import config as configs, weights
 from .batch import Batch, Generation
 from .checkpoint import Checkpoint
+from .comparison import Oracle
 from .errors import ModelError
 from .model import Decoder
 from .tokenizer import Stream, Tokenizer
@@ -77,11 +81,14 @@ def main(
         int, typer.Option(help="Longest sequence. Default: what is needed.", min=0)
     ] = 0,
     graph: Annotated[bool, typer.Option(help="Replay each step as one graph.")] = True,
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare with float64 in NumPy: small models only.")
+    ] = False,
     ignore_field: Annotated[
         list[str] | None, typer.Option(help="A field of config.json to run without.")
     ] = None,
 ) -> None:
-    """Generate greedily. Exit code 1 if the model or a prompt cannot be taken."""
+    """Generate greedily. Exit code 1 if the model or a prompt cannot be taken, or --check fails."""
     try:
         if (prompt is None) == (batch is None):
             raise ModelError("give either a prompt or --batch FILE")
@@ -95,7 +102,8 @@ def main(
                 f"{max(needed, context)} tokens are more than the {config.positions} positions "
                 "that config.json allows"
             )
-        loaded = weights.load(Checkpoint(folder), config, _err if _err.is_terminal else None)
+        checkpoint = Checkpoint(folder)
+        loaded = weights.load(checkpoint, config, _err if _err.is_terminal else None)
         decoder = Decoder(
             config,
             loaded,
@@ -106,9 +114,12 @@ def main(
             use_graphs=graph,
         )
         try:
-            _generate(decoder, config.ends, texts, prompts, tokens, is_batch=batch is not None)
+            run = Run(texts, is_batch=batch is not None, keeps_logits=check)
+            run.generate(decoder, prompts, tokens)
         finally:
             decoder.close()
+        if check and not _compared(run, Oracle(checkpoint, config, loaded.dtype)):
+            raise typer.Exit(1)
     except (ModelError, amdattn.AmdattnError, ValueError) as error:
         _err.print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(1) from None
@@ -128,43 +139,61 @@ def _lines(file: Path | None) -> list[str]:
     return found
 
 
-def _generate(
-    decoder: Decoder,
-    ends: Sequence[int],
-    texts: Texts,
-    prompts: Sequence[list[int]],
-    tokens: int,
-    *,
-    is_batch: bool,
-) -> None:
-    """Print tokens as they come, of a batch each text when it is whole; then how long it took."""
-    begin = time.perf_counter()
-    firsts: list[float] = []
-    written: dict[int, list[str]] = {}
-    streams = [texts.stream() for _ in prompts]
+class Run:
+    """Prints tokens as they come, of a batch each text when it is whole; then how long it took."""
 
-    def on_token(generation: Generation) -> None:
-        if len(generation.made) == 1:
-            firsts.append(time.perf_counter())
-        i, token = generations.index(generation), generation.made[-1]
-        stream = streams[i]
+    def __init__(self, texts: Texts, *, is_batch: bool, keeps_logits: bool) -> None:
+        self._texts, self._is_batch, self._keeps_logits = texts, is_batch, keeps_logits
+        self.generations: list[Generation] = []
+        self.logits: dict[Generation, list[NDArray[np.float32]]] = {}
+        self._streams: dict[Generation, Stream | None] = {}
+        self._written: dict[Generation, list[str]] = {}
+        self._first: float | None = None
+
+    def generate(self, decoder: Decoder, prompts: Sequence[list[int]], tokens: int) -> None:
+        """All prompts, up to so many tokens of each."""
+        batch = Batch(decoder, decoder.config.ends, self._on_token)
+        self.generations = [batch.add(prompt, tokens) for prompt in prompts]
+        for generation in self.generations:
+            self._streams[generation] = self._texts.stream()
+            self._written[generation], self.logits[generation] = [], []
+        begin = time.perf_counter()
+        batch.run()
+        end = time.perf_counter()
+        if not self._is_batch:
+            _out.print()
+        made = sum(len(generation.made) for generation in self.generations)
+        first = (self._first or end) - begin
+        _err.print(_figures(decoder, made, len(prompts), first, end - begin))
+
+    def _on_token(self, generation: Generation, logits: NDArray[np.float32]) -> None:
+        self._first = self._first or time.perf_counter()
+        if self._keeps_logits:
+            self.logits[generation].append(logits.copy())
+        token, stream = generation.made[-1], self._streams[generation]
         text = f"{token} " if stream is None else stream.add(token, is_last=generation.is_done)
-        if not is_batch:
+        if not self._is_batch:
             _out.print(text, end="")
             _out.file.flush()
             return
-        written.setdefault(i, []).append(text)
+        self._written[generation].append(text)
         if generation.is_done:
-            _out.print(f"[{i + 1}] {''.join(written[i]).strip()}")
+            number = self.generations.index(generation) + 1
+            _out.print(f"[{number}] {''.join(self._written[generation]).strip()}")
 
-    sequences = Batch(decoder, ends, on_token)
-    generations = [sequences.add(prompt, tokens) for prompt in prompts]
-    sequences.run()
-    end = time.perf_counter()
-    if not is_batch:
-        _out.print()
-    made = sum(len(generation.made) for generation in generations)
-    _err.print(_figures(decoder, made, len(prompts), firsts[0] - begin, end - begin))
+
+def _compared(run: Run, oracle: Oracle) -> bool:
+    """Whether all tokens are right; a line of a table for each prompt."""
+    table = Table("prompt", "tokens", "largest error of a logit", "allowed", "other tokens")
+    is_ok = True
+    for i, generation in enumerate(run.generations):
+        found = oracle.compare(generation, run.logits[generation])
+        is_ok &= found.is_ok
+        row = f"{found.error:.4f}", f"{found.allowed:.4f}", str(found.others)
+        table.add_row(str(i + 1), str(len(generation.made)), *row)
+    _err.print(table)
+    _err.print("ok" if is_ok else "WRONG: errors that rounding does not explain")
+    return is_ok
 
 
 def _figures(decoder: Decoder, made: int, count: int, first: float, seconds: float) -> str:

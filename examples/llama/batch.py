@@ -66,14 +66,14 @@ class Batch:
     ends : collection of int
         Tokens that end a sequence; they are among what is generated.
     on_token : callable, optional
-        Called with a sequence after each of its tokens.
+        Called with a sequence after each of its tokens, and with the logits it was chosen by.
     """
 
     def __init__(
         self,
         model: Decoder,
         ends: Collection[int] = (),
-        on_token: Callable[[Generation], None] = lambda generation: None,
+        on_token: Callable[[Generation, NDArray[np.float32]], None] = lambda *_: None,
     ) -> None:
         self._model, self._ends, self._on_token = model, frozenset(ends), on_token
         self._pages = Pages(model.pages)
@@ -161,7 +161,7 @@ class Batch:
         if generation.is_done:
             self._running.remove(generation)
             self._pages.give(generation.pages)
-        self._on_token(generation)
+        self._on_token(generation, logits)
 
     def _needed(self, keys: int) -> int:
         return -(-keys // self._model.page)

@@ -11,8 +11,8 @@ import pytest
 
 from examples.llama.checkpoint import Checkpoint
 from examples.llama.config import parse
+from examples.llama.small_models import config_of, tensors_of, write, write_safetensors
 from examples.llama.weights import check
-from tests.support.llama_checkpoints import config_of, tensors_of, write, write_safetensors
 
 CONFIG = config_of("llama2")
 UP = "model.layers.1.mlp.up_proj.weight"

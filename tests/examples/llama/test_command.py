@@ -8,18 +8,22 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
+import amdattn
+from examples.llama import small_models
 from examples.llama.__main__ import app
 from examples.llama.checkpoint import Checkpoint
 from examples.llama.config import read
 from examples.llama.reference import Reference
-from tests.support.llama_checkpoints import config_of, write
+from examples.llama.small_models import config_of, write
 from tests.support.paths import ROOT
 
 COMMAND = [sys.executable, "-m", "examples.llama"]
@@ -89,6 +93,33 @@ def test_a_batch(folder: Path, greedy: list[int], tmp_path: Path) -> None:
     assert set(texts) == {"[1]", "[2]"}
     assert [int(word) for word in texts["[1]"].split()] == greedy
     assert "10 tokens of 2 prompts" in done.stderr and "launched one by one" in done.stderr
+
+
+def test_comparison_with_float64(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    command = str(folder), "--ids", "5 6 7", "--tokens", "3", "--check"
+    done = run(*command)
+    assert done.exit_code == 0 and done.stderr.splitlines()[-1] == "ok", done.output
+    plan = amdattn.plan_rms_norm
+    monkeypatch.setattr(amdattn, "plan_rms_norm", lambda *n, **x: plan(*n, **{**x, "eps": 0.3}))
+    done = run(*command)
+    assert done.exit_code == 1 and "WRONG" in done.stderr.splitlines()[-1], done.output
+
+
+def test_a_model_to_try(tmp_path: Path) -> None:
+    """As README.md has it."""
+    made = CliRunner().invoke(typer_of(small_models.main), [str(tmp_path), "--name", "mistral"])
+    assert made.exit_code == 0, made.output
+    assert run(str(tmp_path), "--ids", "5", "--tokens", "2").exit_code == 0
+    made = CliRunner().invoke(typer_of(small_models.main), [str(tmp_path), "--name", "gpt"])
+    assert made.exit_code == 2 and "'gpt' is none of" in made.output
+
+
+def typer_of(function: Callable[..., None]) -> typer.Typer:
+    made = typer.Typer()
+    made.command()(function)
+    return made
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from examples.llama.config import parse, read
-from tests.support.llama_checkpoints import CONFIGS, config_of
+from examples.llama.small_models import CONFIGS, config_of
 
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 

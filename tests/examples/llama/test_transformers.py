@@ -10,7 +10,7 @@ import pytest
 from examples.llama.checkpoint import Checkpoint
 from examples.llama.config import read
 from examples.llama.reference import Reference
-from tests.support.llama_checkpoints import CONFIGS, config_of, write
+from examples.llama.small_models import CONFIGS, config_of, write
 
 pytestmark = pytest.mark.oracles
 # Its angles are of float32 frequencies.

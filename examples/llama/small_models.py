@@ -1,14 +1,18 @@
-"""Random small checkpoints of each family that examples/llama takes, in Hugging Face's layout."""
+"""Random small checkpoints of each family, in Hugging Face's layout, to try things with.
+
+python -m examples.llama.small_models FOLDER [--name qwen3]
+"""
 
 from __future__ import annotations
 
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import ml_dtypes
 import numpy as np
+import typer
 from numpy.typing import NDArray
 
 _NAMES = {np.dtype(ml_dtypes.bfloat16): "BF16", np.dtype(np.float16): "F16"}
@@ -79,7 +83,7 @@ def config_of(name: str) -> dict[str, Any]:
 
 def tensors_of(config: dict[str, Any], dtype: Any = ml_dtypes.bfloat16) -> dict[str, NDArray[Any]]:
     """Random weights by their names: products keep sizes, norms and biases are seen in results."""
-    # Written apart from the example's own list of names.
+    # By a list of names apart from that of weights.py, which tests hold to it.
     rng = np.random.default_rng(0)
     hidden, inner = config["hidden_size"], config["intermediate_size"]
     heads, heads_kv = config["num_attention_heads"], config["num_key_value_heads"]
@@ -156,3 +160,17 @@ def write(
     index = {"metadata": {}, "weight_map": files}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
     return folder
+
+
+def main(
+    folder: Annotated[Path, typer.Argument(help="Written to; made if it is not there.")],
+    name: Annotated[str, typer.Option(help=f"One of {', '.join(CONFIGS)}.")] = "qwen3",
+) -> None:
+    """Write a random model: its text is none, its arithmetic is a whole family's."""
+    if name not in CONFIGS:
+        raise typer.BadParameter(f"{name!r} is none of {', '.join(CONFIGS)}")
+    write(folder, {**config_of(name), "eos_token_id": None})
+
+
+if __name__ == "__main__":
+    typer.run(main)
