@@ -21,7 +21,7 @@ import amdattn
 from amdattn.device import runtime
 
 from . import config as configs, weights
-from .batch import Batch, Generation
+from .batch import Batch, Generation, common_prefix
 from .checkpoint import Checkpoint
 from .comparison import Oracle
 from .errors import ModelError
@@ -73,6 +73,9 @@ def main(
     system: Annotated[str | None, typer.Option(help="System message of --chat.")] = None,
     ids: Annotated[bool, typer.Option("--ids", help="Prompts and results are numbers.")] = False,
     slots: Annotated[int, typer.Option(help="Sequences at a time, of --batch.", min=1)] = 8,
+    share: Annotated[
+        bool, typer.Option("--share", help="Compute what all prompts of --batch begin with once.")
+    ] = False,
     pages: Annotated[
         int, typer.Option(help="Of the cache. Default: room for all slots.", min=0)
     ] = 0,
@@ -114,6 +117,8 @@ def main(
             use_graphs=graph,
         )
         try:
+            if share and (prefix := common_prefix(prompts)):
+                decoder.share(prefix)
             run = Run(texts, is_batch=batch is not None, keeps_logits=check)
             run.generate(decoder, prompts, tokens)
         finally:

@@ -24,8 +24,7 @@ class Pages:
 
     def take(self, count: int) -> list[int]:
         """So many that nobody has; there must be as many."""
-        taken = [self._free.pop() for _ in range(count)]
-        return taken
+        return [self._free.pop() for _ in range(count)]
 
     def give(self, pages: list[int]) -> None:
         """Back, all of a sequence."""
@@ -77,6 +76,7 @@ class Batch:
     ) -> None:
         self._model, self._ends, self._on_token = model, frozenset(ends), on_token
         self._pages = Pages(model.pages)
+        self._before = len(model.shared)
         self._waiting: deque[Generation] = deque()
         self._running: list[Generation] = []  # by when they joined
 
@@ -100,6 +100,8 @@ class Batch:
                 f"{len(prompt)} tokens of the prompt and {most} to generate are more than the "
                 f"context of {model.context}"
             )
+        if list(prompt[: self._before]) != model.shared or len(prompt) == self._before:
+            raise ModelError("the prompt must begin with the shared prefix, and go on behind it")
         if config.rope.changes_with_length and len(prompt) > config.rope.trained:
             raise ModelError(
                 f"{len(prompt)} tokens of the prompt are more than {config.rope.trained}, from "
@@ -126,7 +128,7 @@ class Batch:
         running = self._running
         if running:
             tables = np.stack([self._table(generation) for generation in running])
-            lengths = [len(generation.ids) - 1 for generation in running]
+            lengths = [len(generation.ids) - 1 - self._before for generation in running]
             logits = self._model.step([g.ids[-1] for g in running], lengths, tables)
             for generation, row in zip(list(running), logits, strict=True):
                 self._append(generation, row)
@@ -140,7 +142,8 @@ class Batch:
             generation.pages.extend(self._pages.take(needed))
             generation.joins += 1
             self._running.append(generation)
-            self._append(generation, self._model.prefill(generation.ids, self._table(generation)))
+            own = generation.ids[self._before :]
+            self._append(generation, self._model.prefill(own, self._table(generation)))
 
     def _make_room(self) -> None:
         """A page for each sequence's next key; the oldest ones get theirs first."""
@@ -164,12 +167,22 @@ class Batch:
         self._on_token(generation, logits)
 
     def _needed(self, keys: int) -> int:
-        return -(-keys // self._model.page)
+        return -(-(keys - self._before) // self._model.page)
 
     def _table(self, generation: Generation) -> NDArray[np.int32]:
         table = np.zeros(self._model.width, np.int32)
         table[: len(generation.pages)] = generation.pages
         return table
+
+
+def common_prefix(prompts: Sequence[Sequence[int]]) -> list[int]:
+    """Tokens that all of them begin with, but for the last one of the shortest."""
+    found: list[int] = []
+    for tokens in zip(*(prompt[:-1] for prompt in prompts), strict=False):
+        if len(set(tokens)) > 1:
+            break
+        found.append(tokens[0])
+    return found
 
 
 def greedy(logits: NDArray[np.float32]) -> int:

@@ -109,13 +109,12 @@ class Forward:
         """From `h`, behind the keys that the cache has, to `logits`."""
         model, h = self._model, self._h
         norm = self._norms[self._rows]
-        for layer, window, cache in zip(
-            model.weights.layers, model.config.windows, model.caches, strict=True
-        ):
+        windows = model.config.windows
+        for i, (layer, window) in enumerate(zip(model.weights.layers, windows, strict=True)):
             norm.run(h, layer.attention_norm, out=self._normed, stream=stream)
             self._product("qkv", self._normed, layer.qkv, self._qkv, layer.qkv_bias, stream)
             self._normalise_heads(layer, stream)
-            self._attend(window, cache, stream)
+            self._attend(i, window, stream)
             # The sum of what goes in and what half a layer gives is rounded once, and in place.
             self._product("o", self._attended, layer.o, h, layer.o_bias, stream, h)
             norm.run(h, layer.mlp_norm, out=self._normed, stream=stream)
@@ -154,13 +153,16 @@ class Forward:
             for weight, out in zip(weights, self._head_results, strict=True):
                 self._head_norm.run(self._heads, weight, out=out, stream=stream)
 
-    def _attend(self, window: int | None, cache: tuple[Array, Array], stream: Any) -> None:
-        model, plan = self._model, self._attention[window]
+    def _attend(self, i: int, window: int | None, stream: Any) -> None:
+        model, plan, before = self._model, self._attention[window], len(self._model.shared)
         q, k, v = self._new
+        names = "k_prefix", "v_prefix"
+        prefix = dict(zip(names, model.prefixes[i], strict=True)) if before else {}
         plan.run(
-            *(q, *cache, k, v),
-            rotary_cos=model.cos,
-            rotary_sin=model.sin,
+            *(q, *model.caches[i], k, v),
+            **prefix,
+            rotary_cos=model.cos[before : before + model.room],
+            rotary_sin=model.sin[before : before + model.room],
             cache_seqlens=model.lengths[: self.batch],
             block_table=model.tables[: self.batch],
             out=self._out,
@@ -171,12 +173,17 @@ class Forward:
     def _attention_plan(self, batch: int, length: int, window: int | None) -> Any:
         model, c = self._model, self._model.config
         plan: Any = amdattn.plan_decode if length <= FEW else amdattn.plan_prefill
+        options: dict[str, Any] = {}
+        if window is not None:
+            options["window_size"] = (window - 1, 0)
+        if model.shared:
+            plan, options["prefix_len"] = amdattn.plan_cascade, len(model.shared)
         return plan(
             *(batch, length, model.room, c.heads, c.heads_kv, c.head_dim),
+            **options,
             device=amdattn.device_props(),
             dtype=model.weights.dtype.name,
             causal=True,
-            window_size=(-1, -1) if window is None else (window - 1, 0),
             seqlen_new=length,
             page_size=model.page,
             num_pages=model.pages,

@@ -13,6 +13,7 @@ import amdattn
 
 from .config import Config
 from .device import Stream, require, upload
+from .errors import ModelError
 from .forward import Forward
 from .weights import Weights
 
@@ -40,6 +41,8 @@ class Decoder:
     ----------
     launches : int
         Kernels of a step of one sequence.
+    shared : list of int
+        Tokens that all sequences begin with: see `share`.
     """
 
     def __init__(
@@ -57,9 +60,10 @@ class Decoder:
         self.config, self.weights = config, weights
         self.context, self.batch, self.page, self.chunk = context, batch, page, chunk
         self.use_graphs = use_graphs
+        self.shared: list[int] = []
+        self.prefixes: list[tuple[amdattn.DeviceArray, ...]] = []  # keys and values of each layer
         self.width = -(-context // page)  # pages of a sequence
         self.pages = pages or batch * self.width
-        self.room = self.width * page
         shape = (self.pages, page, config.heads_kv, config.head_dim)
         nbytes = 2 * config.layers * int(np.prod(shape)) * weights.dtype.itemsize
         require(nbytes, f"a cache of {self.pages * page} keys")
@@ -67,7 +71,8 @@ class Decoder:
             (amdattn.empty(shape, weights.dtype), amdattn.empty(shape, weights.dtype))
             for _ in range(config.layers)
         ]
-        cos, sin = (x.astype(np.float32) for x in config.rope.tables(self.room))
+        # Behind a shared prefix a sequence's last page may reach beyond the context.
+        cos, sin = (x.astype(np.float32) for x in config.rope.tables((self.width + 1) * page))
         self.cos, self.sin = amdattn.asarray(cos), amdattn.asarray(sin)
         rows = max(batch, min(chunk, context))
         self.h = amdattn.empty((rows, config.hidden), weights.dtype)
@@ -83,8 +88,47 @@ class Decoder:
     def launches(self) -> int:  # noqa: D102
         return self._step(1).forward.launches
 
+    @property
+    def room(self) -> int:
+        """Keys of a sequence that its pages have room for, without those of the prefix."""
+        return self.width * self.page
+
+    def share(self, ids: Sequence[int]) -> None:
+        """Compute a prefix once, and attend to it once for all sequences, by a cascade.
+
+        It takes the first pages, which are of the cache no more. Lengths and tables of calls that
+        follow are of what sequences have behind it. No sequence may be in the cache.
+
+        Raises
+        ------
+        ModelError
+            The model has windows, beyond which a cascade would see, or the prefix is too long.
+        """
+        if any(window is not None for window in self.config.windows):
+            raise ModelError("a model with sliding windows cannot share a prefix")
+        if self.shared:
+            raise ModelError("a prefix is shared already")
+        pages = -(-len(ids) // self.page)
+        if len(ids) >= self.context or pages >= self.pages:
+            raise ModelError(f"a prefix of {len(ids)} tokens leaves no room for a sequence")
+        table = np.zeros(self.width, np.int32)
+        table[:pages] = np.arange(pages)
+        self.prefill(ids, table)
+        self.shared = list(ids)
+        # Pages that follow each other are rows, too.
+        self.prefixes = [
+            tuple(x[:pages].reshape((pages * self.page, *x.shape[2:]))[: len(ids)] for x in pair)
+            for pair in self.caches
+        ]
+        self.caches = [(k[pages:], v[pages:]) for k, v in self.caches]
+        self.pages -= pages
+        self.width = -(-(self.context - len(ids)) // self.page)
+        self.tables = amdattn.empty((self.batch, self.width), "int32")
+        self._steps.clear()
+        self._chunks.clear()
+
     def prefill(self, ids: Sequence[int], table: NDArray[np.int32]) -> NDArray[np.float32]:
-        """Append a sequence to empty pages; the logits of what follows it, (vocabulary,)."""
+        """Append tokens to empty pages; the logits of what follows them, (vocabulary,)."""
         for first in range(0, len(ids), self.chunk):
             chunk = ids[first : first + self.chunk]
             is_last = first + len(chunk) == len(ids)
@@ -104,7 +148,7 @@ class Decoder:
         ----------
         ids : sequence of int
         lengths : sequence of int
-            Keys that each sequence has in the cache before.
+            Keys that each sequence has in its pages before.
         tables : array, (len(ids), width)
             Pages of each.
 
@@ -146,6 +190,7 @@ class Decoder:
         self._steps.clear()
         self._chunks.clear()
         self.caches.clear()
+        self.prefixes.clear()
         for name in ("h", "lengths", "tables", "logits", "scratch"):
             delattr(self, name)
         self._stream.close()

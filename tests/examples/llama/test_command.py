@@ -122,6 +122,16 @@ def typer_of(function: Callable[..., None]) -> typer.Typer:
     return made
 
 
+def test_a_shared_prefix(folder: Path, greedy: list[int], tmp_path: Path) -> None:
+    file = tmp_path / "prompts"
+    file.write_text("5 6 7\n5 6 9 3\n")
+    done = run(str(folder), "--ids", "--batch", str(file), "--share", "--tokens", "5", "--check")
+    assert done.exit_code == 0, done.output
+    texts = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    assert [int(word) for word in texts["[1]"].split()] == greedy
+    assert "26 kernels" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("options", "text"),
     [

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 import amdattn
 from examples.llama import small_models
-from examples.llama.batch import Batch, Generation
+from examples.llama.batch import Batch, Generation, common_prefix
 from examples.llama.checkpoint import Checkpoint
 from examples.llama.comparison import Comparison, Oracle
 from examples.llama.config import Config, parse
@@ -225,6 +225,40 @@ def test_sequences_leave_for_want_of_pages_and_join_again(llama: Loaded) -> None
     decoder.close()
     for generation in generations:
         llama.check(generation)
+
+
+@pytest.mark.parametrize("count", [33, 5])
+def test_a_shared_prefix(tmp_path: Path, count: int) -> None:
+    """Longer than a chunk and shorter than a page; behind it chunks of a few and of many."""
+    model = loaded(tmp_path, small_models.config_of("qwen3"))
+    decoder = model.decoder(context=64, batch=2, pages=7)
+    prefix = prompt(count)
+    decoder.share(prefix)
+    sequences = Batch(decoder)
+    prompts = [prefix + prompt(n, seed=n) for n in (1, 18, 7)]
+    assert common_prefix(prompts) == prefix
+    generations = [sequences.add(ids, 4) for ids in prompts]
+    sequences.run()
+    assert decoder.launches == 2 * 12 + 2  # a cascade is four: q, prefix, own keys, merge
+    decoder.close()
+    for generation in generations:
+        model.check(generation)
+    with pytest.raises(ValueError, match="the prompt must begin with the shared prefix"):
+        sequences.add(prompt(40, seed=2), 1)
+
+
+def test_prefixes_that_cannot_be_shared(tmp_path: Path, llama: Loaded) -> None:
+    decoder = llama.decoder()
+    with pytest.raises(ValueError, match="a model with sliding windows cannot share a prefix"):
+        decoder.share([5])
+    model = loaded(tmp_path, small_models.config_of("llama2"))
+    decoder = model.decoder()
+    with pytest.raises(ValueError, match="a prefix of 48 tokens leaves no room"):
+        decoder.share([5] * 48)
+    decoder.share([5])
+    with pytest.raises(ValueError, match="is shared already"):
+        decoder.share([5])
+    decoder.close()
 
 
 def test_tokens_that_end(llama: Loaded) -> None:
