@@ -84,6 +84,9 @@ def main(
         int, typer.Option(help="Longest sequence. Default: what is needed.", min=0)
     ] = 0,
     graph: Annotated[bool, typer.Option(help="Replay each step as one graph.")] = True,
+    fp8: Annotated[
+        bool, typer.Option("--fp8", help="Quantise weights of layers to 8 bits as they are loaded.")
+    ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Compare with float64 in NumPy: small models only.")
     ] = False,
@@ -106,7 +109,8 @@ def main(
                 "that config.json allows"
             )
         checkpoint = Checkpoint(folder)
-        loaded = weights.load(checkpoint, config, _err if _err.is_terminal else None)
+        progress = _err if _err.is_terminal else None
+        loaded = weights.load(checkpoint, config, progress, in_8_bits=fp8)
         decoder = Decoder(
             config,
             loaded,
@@ -123,7 +127,7 @@ def main(
             run.generate(decoder, prompts, tokens)
         finally:
             decoder.close()
-        if check and not _compared(run, Oracle(checkpoint, config, loaded.dtype)):
+        if check and not _compared(run, Oracle(checkpoint, config, loaded)):
             raise typer.Exit(1)
     except (ModelError, amdattn.AmdattnError, ValueError) as error:
         _err.print(f"error: {error}", markup=False, highlight=False, soft_wrap=True)

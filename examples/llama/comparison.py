@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
 from .batch import Generation
 from .checkpoint import Checkpoint
 from .config import Config
-from .reference import Array, Reference
+from .reference import Array, Reference, exactly
+from .weights import Weights
 
 ALLOWED = 2.0  # largest error of a logit, of that of a pass that rounds as the device's memory does
 
@@ -48,12 +49,20 @@ class Comparison:
 class Oracle:
     """A checkpoint's model in float64, exactly and with the roundings of the device's memory."""
 
-    def __init__(self, checkpoint: Checkpoint, config: Config, dtype: Any) -> None:
+    def __init__(self, checkpoint: Checkpoint, config: Config, weights: Weights) -> None:
         def rounded(x: Array) -> Array:
-            return x.astype(dtype).astype(np.float64)
+            return x.astype(weights.dtype).astype(np.float64)
+
+        def quantised(x: Array) -> Array:
+            """By rows, whose greatest magnitude is the greatest number of 8 bits."""
+            most = float(ml_dtypes.finfo(weights.eight_bits).max)  # type: ignore[no-untyped-call]
+            scale = np.maximum(np.abs(x).max(axis=-1, keepdims=True) / most, 2.0**-126)
+            found: Array = (x / scale).astype(weights.eight_bits).astype(np.float64) * scale
+            return found
 
         self.exact = Reference(checkpoint, config)
-        self.rounded = Reference(checkpoint, config, rounded)
+        quantise = exactly if weights.eight_bits is None else quantised
+        self.rounded = Reference(checkpoint, config, rounded, quantise)
 
     def compare(
         self, generation: Generation, logits: Sequence[NDArray[np.float32]] = ()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import amdattn
 
 from .config import Config
-from .weights import Layer
+from .products import Eights, Products
+from .weights import Layer, Weights
 
 if TYPE_CHECKING:
     from .model import Decoder
@@ -27,6 +28,7 @@ class Scratch:
     normed_k: Array | None
     attended: Array
     inner: Array
+    eights: Eights | None  # what goes into products of weights in 8 bits
 
 
 class Forward:
@@ -37,14 +39,15 @@ class Forward:
     """
 
     @staticmethod
-    def scratch(config: Config, dtype: Any, rows: int) -> Scratch:
+    def scratch(config: Config, weights: Weights, rows: int) -> Scratch:
         """Memory for passes of up to so many rows."""
         c = config
         of_q, of_qkv = c.heads * c.head_dim, (c.heads + 2 * c.heads_kv) * c.head_dim
 
         def made(columns: int) -> Array:
-            return amdattn.empty((rows, columns), dtype)
+            return amdattn.empty((rows, columns), weights.dtype)
 
+        eights = weights.eight_bits
         return Scratch(
             normed=made(c.hidden),
             qkv=made(of_qkv),
@@ -52,6 +55,7 @@ class Forward:
             normed_k=made(of_qkv) if c.qk_norm else None,
             attended=made(of_q),
             inner=made(c.inner),
+            eights=None if eights is None else Eights(c, eights, rows),
         )
 
     def __init__(self, model: Decoder, batch: int, length: int, *, is_captured: bool) -> None:
@@ -85,11 +89,12 @@ class Forward:
         self._attention = {w: self._attention_plan(batch, length, w) for w in set(c.windows)}
         self._norms = {n: self._norm_plan(n, c.hidden) for n in (rows, batch)}
         self._head_norm = self._norm_plan(rows * heads, c.head_dim) if c.qk_norm else None
-        self._products = self._product_plans(rows, batch)
+        self._products = Products(c, model.weights, rows, batch, scratch.eights)
         self._workspaces: dict[int, Array] = {}
         if is_captured:
             # Kernels of a stream run one after the other: one workspace of a plan does for all.
-            for plan in (*self._attention.values(), *self._products.values()):
+            self._products.keep_workspaces()
+            for plan in self._attention.values():
                 if plan.workspace.total_bytes:
                     self._workspaces[id(plan)] = plan.new_workspace()
 
@@ -97,50 +102,32 @@ class Forward:
     def launches(self) -> int:
         """Kernels of a run, with logits."""
         products, c = self._products, self._model.config
-        norms = 2 * c.layers * len(self._norms[self._rows].launches)
+        of_layer = products.launches + 2 * len(self._norms[self._rows].launches)
         if self._head_norm is not None:
-            norms += 2 * c.layers * len(self._head_norm.launches)
-        of_layers = sum(len(products[name].launches) for name in products if name != "logits")
+            of_layer += 2 * len(self._head_norm.launches)
         attention = sum(len(self._attention[window].launches) for window in c.windows)
-        last = len(self._norms[self.batch].launches) + len(products["logits"].launches)
-        return norms + c.layers * of_layers + attention + last
+        last = len(self._norms[self.batch].launches) + products.launches_of_logits
+        return c.layers * of_layer + attention + last
 
     def run(self, stream: Any, with_logits: bool = True) -> None:
         """From `h`, behind the keys that the cache has, to `logits`."""
-        model, h = self._model, self._h
-        norm = self._norms[self._rows]
-        windows = model.config.windows
+        model, h, normed, product = self._model, self._h, self._normed, self._products.run
+        norm, windows = self._norms[self._rows], model.config.windows
         for i, (layer, window) in enumerate(zip(model.weights.layers, windows, strict=True)):
-            norm.run(h, layer.attention_norm, out=self._normed, stream=stream)
-            self._product("qkv", self._normed, layer.qkv, self._qkv, layer.qkv_bias, stream)
+            norm.run(h, layer.attention_norm, out=normed, stream=stream)
+            product("qkv", normed, layer.qkv, self._qkv, stream)
             self._normalise_heads(layer, stream)
             self._attend(i, window, stream)
             # The sum of what goes in and what half a layer gives is rounded once, and in place.
-            self._product("o", self._attended, layer.o, h, layer.o_bias, stream, h)
-            norm.run(h, layer.mlp_norm, out=self._normed, stream=stream)
-            gate_up = layer.gate_up, self._inner, layer.gate_up_bias
-            self._product("gate_up", self._normed, *gate_up, stream)
-            self._product("down", self._inner, layer.down, h, layer.down_bias, stream, h)
+            product("o", self._attended, layer.o, h, stream, residual=h)
+            norm.run(h, layer.mlp_norm, out=normed, stream=stream)
+            product("gate_up", normed, layer.gate_up, self._inner, stream)
+            product("down", self._inner, layer.down, h, stream, residual=h)
         if with_logits:
-            last, normed = h[self._first_logit :], self._normed[: self.batch]
+            last, normed = h[self._first_logit :], normed[: self.batch]
             self._norms[self.batch].run(last, model.weights.norm, out=normed, stream=stream)
             logits = model.logits[: self.batch]
-            self._product("logits", normed, model.weights.head, logits, None, stream)
-
-    def _product(
-        self,
-        name: str,
-        a: Array,
-        b: Array,
-        out: Array,
-        bias: Array | None,
-        stream: Any,
-        residual: Array | None = None,
-    ) -> None:
-        plan = self._products[name]
-        added = {"bias": bias, "residual": residual}
-        workspace = self._workspaces.get(id(plan))
-        plan.run(a, b, out=out, **added, workspace=workspace, stream=stream)
+            self._products.run_logits(normed, model.weights.head, logits, stream)
 
     def _normalise_heads(self, layer: Layer, stream: Any) -> None:
         """Where a model has it, of q and k before they are turned, each with its own weights.
@@ -198,25 +185,3 @@ class Forward:
         device, c = amdattn.device_props(), self._model.config
         dtype = self._model.weights.dtype.name
         return amdattn.plan_rms_norm(rows, columns, eps=c.epsilon, dtype=dtype, device=device)
-
-    def _product_plans(self, rows: int, of_logits: int) -> dict[str, Any]:
-        c = self._model.config
-        of_q, of_kv = c.heads * c.head_dim, c.heads_kv * c.head_dim
-        options: dict[str, tuple[int, int, dict[str, Any]]] = {
-            "qkv": (of_q + 2 * of_kv, c.hidden, {"bias": c.qkv_bias}),
-            "o": (c.hidden, of_q, {"bias": c.o_bias, "adds": "residual"}),
-            "gate_up": (c.inner, c.hidden, {"bias": c.mlp_bias, "activation": "silu_and_mul"}),
-            "down": (c.hidden, c.inner, {"bias": c.mlp_bias, "adds": "residual"}),
-            "logits": (c.vocabulary, c.hidden, {"out_dtype": "float32"}),
-        }
-        device, dtype = amdattn.device_props(), self._model.weights.dtype.name
-        return {
-            name: amdattn.plan_gemm(
-                *(of_logits if name == "logits" else rows, n, k),
-                device=device,
-                dtype=dtype,
-                aligned=k % 8 == 0,
-                **more,
-            )
-            for name, (n, k, more) in options.items()
-        }

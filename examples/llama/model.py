@@ -79,7 +79,7 @@ class Decoder:
         self.lengths = amdattn.empty((batch,), "int32")
         self.tables = amdattn.empty((batch, self.width), "int32")
         self.logits = amdattn.empty((batch, config.vocabulary), "float32")
-        self.scratch = Forward.scratch(config, weights.dtype, rows)
+        self.scratch = Forward.scratch(config, weights, rows)
         self._stream = Stream()
         self._steps: dict[int, _Step] = {}
         self._chunks: dict[int, Forward] = {}

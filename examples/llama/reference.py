@@ -22,14 +22,18 @@ def exactly(x: Array) -> Array:
 class Reference:
     """Logits of a checkpoint's model, of all positions of a sequence at once.
 
-    `keep` is done to everything that the device has in memory between kernels: a rounding there
-    shows how large an error rounding explains.
+    `keep` is done to everything that the device has in memory between kernels, and `quantise` to
+    both operands of a layer's products: a rounding there shows how large an error it explains.
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, config: Config, keep: Callable[[Array], Array] = exactly
+        self,
+        checkpoint: Checkpoint,
+        config: Config,
+        keep: Callable[[Array], Array] = exactly,
+        quantise: Callable[[Array], Array] = exactly,
     ) -> None:
-        self.config, self._keep = config, keep
+        self.config, self._keep, self._quantise = config, keep, quantise
         self._tensors = {name: checkpoint.tensor(name) for name in checkpoint.places}
 
     def logits(self, ids: Sequence[int]) -> Array:
@@ -70,7 +74,7 @@ class Reference:
         return self._linear(self._keep(out), prefix + "o_proj")
 
     def _linear(self, x: Array, name: str) -> Array:
-        out: Array = x @ self._tensor(name + ".weight").T
+        out: Array = self._quantise(x) @ self._quantise(self._tensor(name + ".weight")).T
         return out + self._tensor(name + ".bias") if name + ".bias" in self._tensors else out
 
     def _normed(self, x: Array, name: str) -> Array:

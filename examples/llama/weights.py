@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from .errors import ModelError
 EMBEDDING, NORM, HEAD = "model.embed_tokens.weight", "model.norm.weight", "lm_head.weight"
 # Of old files: what angles are made of, which config.json says, too.
 _UNUSED = ".rotary_emb.inv_freq"
+_PRODUCT = "_proj.weight"
 Names = tuple[str, ...]
 
 
@@ -96,48 +97,67 @@ def check(checkpoint: Checkpoint, config: Config) -> None:
 
 
 @dataclass(frozen=True)
+class Product:
+    """Weights of a product, (columns of the result, of the input), on the device."""
+
+    weight: amdattn.DeviceArray
+    bias: amdattn.DeviceArray | None
+    scale: amdattn.DeviceArray | None  # of weights in 8 bits, (rows, 1)
+
+
+@dataclass(frozen=True)
 class Layer:
-    """Arrays on the device; of products as (columns of the result, of the input)."""
+    """Of a layer, on the device."""
 
     attention_norm: amdattn.DeviceArray
-    qkv: amdattn.DeviceArray
-    o: amdattn.DeviceArray
+    qkv: Product
+    o: Product
     mlp_norm: amdattn.DeviceArray
-    gate_up: amdattn.DeviceArray
-    down: amdattn.DeviceArray
-    q_norm: amdattn.DeviceArray | None = None
-    k_norm: amdattn.DeviceArray | None = None
-    qkv_bias: amdattn.DeviceArray | None = None
-    o_bias: amdattn.DeviceArray | None = None
-    gate_up_bias: amdattn.DeviceArray | None = None
-    down_bias: amdattn.DeviceArray | None = None
+    gate_up: Product
+    down: Product
+    q_norm: amdattn.DeviceArray | None
+    k_norm: amdattn.DeviceArray | None
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Of a model, all of one type: bfloat16, or float16 where the checkpoint's embedding is."""
+    """Of a model, all of one type: bfloat16, or float16 where the checkpoint's embedding is.
+
+    With `eight_bits`, a type, products of layers are of it and have a scale for each row.
+    """
 
     dtype: Any
+    eight_bits: Any
     host_embedding: NDArray[Any]  # mapped, as the checkpoint has it
     layers: tuple[Layer, ...]
     norm: amdattn.DeviceArray
     head: amdattn.DeviceArray
-    nbytes: int  # on the device
 
 
-def load(checkpoint: Checkpoint, config: Config, console: Console | None = None) -> Weights:
-    """Copy each tensor once from its mapped file to its place on the device."""
+def load(
+    checkpoint: Checkpoint,
+    config: Config,
+    console: Console | None = None,
+    in_8_bits: bool = False,
+) -> Weights:
+    """Copy each tensor once from its mapped file to its place on the device.
+
+    With `in_8_bits` products of layers are quantised there, one after the other.
+    """
     check(checkpoint, config)
     embedding = checkpoint.tensor(EMBEDDING)
     dtype = np.dtype(np.float16 if embedding.dtype == np.float16 else ml_dtypes.bfloat16)
-    total = sum(int(np.prod(shape)) for name, shape in shapes(config).items() if name != EMBEDDING)
-    total = (total + config.is_tied * embedding.size) * dtype.itemsize
-    require(total, "the model's weights")
+    nbytes = {name: math.prod(x) * dtype.itemsize for name, x in shapes(config).items()}
+    if not config.is_tied:
+        del nbytes[EMBEDDING]
+    total = sum(nbytes.values())
+    kept = sum(x // 2 if in_8_bits and _PRODUCT in name else x for name, x in nbytes.items())
+    require(kept, "the model's weights")
     columns = TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn()
     with Progress(*columns, console=console, transient=True, disable=console is None) as progress:
         task = progress.add_task("weights", total=total)
 
-        def packed(names: Names) -> amdattn.DeviceArray:
+        def packed(*names: str) -> amdattn.DeviceArray:
             views = [checkpoint.tensor(name) for name in names]
             rows = sum(len(view) for view in views)
             array = amdattn.empty((rows, *views[0].shape[1:]), dtype)
@@ -149,15 +169,39 @@ def load(checkpoint: Checkpoint, config: Config, console: Console | None = None)
                 progress.advance(task, view.size * dtype.itemsize)
             return array
 
-        def layers() -> Iterator[Layer]:
-            for i in range(config.layers):
-                of_layer = parts(config).items()
-                yield Layer(
-                    **{
-                        array: packed(tuple(f"model.layers.{i}.{name}" for name in names))
-                        for array, names in of_layer
-                    }
-                )
+        def layer(i: int) -> Layer:
+            of_layer = parts(config)
 
-        head = packed((EMBEDDING if config.is_tied else HEAD,))
-        return Weights(dtype, embedding, tuple(layers()), packed((NORM,)), head, total)
+            def array(name: str) -> amdattn.DeviceArray | None:
+                if name not in of_layer:
+                    return None
+                return packed(*(f"model.layers.{i}.{name}" for name in of_layer[name]))
+
+            def one(name: str) -> amdattn.DeviceArray:
+                found = array(name)
+                assert found is not None
+                return found
+
+            def product(name: str) -> Product:
+                weight, scale = one(name), None
+                if in_8_bits:
+                    weight, scale = amdattn.quantize_fp8(weight)
+                return Product(weight, array(f"{name}_bias"), scale)
+
+            return Layer(
+                attention_norm=one("attention_norm"),
+                qkv=product("qkv"),
+                o=product("o"),
+                mlp_norm=one("mlp_norm"),
+                gate_up=product("gate_up"),
+                down=product("down"),
+                q_norm=array("q_norm"),
+                k_norm=array("k_norm"),
+            )
+
+        head = packed(EMBEDDING if config.is_tied else HEAD)
+        layers = tuple(layer(i) for i in range(config.layers))
+        norm = packed(NORM)
+    amdattn.synchronize()
+    eight_bits = layers[0].qkv.weight.dtype if in_8_bits else None
+    return Weights(dtype, eight_bits, embedding, layers, norm, head)

@@ -50,11 +50,17 @@ class Loaded:
         return found
 
 
-def loaded(folder: Path, config: dict[str, Any], dtype: Any = ml_dtypes.bfloat16) -> Loaded:
+def loaded(
+    folder: Path,
+    config: dict[str, Any],
+    dtype: Any = ml_dtypes.bfloat16,
+    *,
+    in_8_bits: bool = False,
+) -> Loaded:
     small_models.write(folder, config, small_models.tensors_of(config, dtype))
     checkpoint, parsed = Checkpoint(folder), parse(config)
-    weights = load(checkpoint, parsed)
-    return Loaded(parsed, weights, Oracle(checkpoint, parsed, weights.dtype))
+    weights = load(checkpoint, parsed, in_8_bits=in_8_bits)
+    return Loaded(parsed, weights, Oracle(checkpoint, parsed, weights))
 
 
 @pytest.fixture(scope="module")
@@ -107,15 +113,31 @@ def test_other_types_of_a_checkpoint(tmp_path: Path, dtype: Any) -> None:
     decoder.close()
 
 
+@pytest.mark.parametrize("name", ["llama_bias", "qwen3"])
+def test_weights_in_8_bits(tmp_path: Path, name: str) -> None:
+    """Within what such roundings explain; and nearer to these than to what they have lost."""
+    model = loaded(tmp_path, small_models.config_of(name), in_8_bits=True)
+    assert model.weights.layers[0].qkv.weight.dtype.itemsize == 1
+    decoder = model.decoder()
+    generation, logits = generate(decoder, prompt(23))
+    decoder.close()
+    found = model.oracle.compare(generation, logits)
+    ids, first = generation.ids[:-1], len(generation.prompt) - 1
+    exact, rounded = (x.logits(ids)[first:] for x in (model.oracle.exact, model.oracle.rounded))
+    unexplained, all_of_it = (np.square(np.array(logits) - x).mean() for x in (rounded, exact))
+    print(found, f"squares: {unexplained:.4f} of {all_of_it:.4f}")
+    assert found.is_ok and unexplained < all_of_it / 2
+
+
 def test_shards(tmp_path: Path, llama: Loaded) -> None:
     config = small_models.config_of("qwen2")
     small_models.write(tmp_path, config, shards=3)
     weights = load(Checkpoint(tmp_path), parse(config))
     for found, expected in zip(weights.layers, llama.weights.layers, strict=True):
-        for name in ("qkv", "qkv_bias", "gate_up", "down"):
-            assert (
-                getattr(found, name).numpy().tobytes() == getattr(expected, name).numpy().tobytes()
-            )
+        for name in ("qkv", "o", "gate_up", "down"):
+            made, wanted = getattr(found, name), getattr(expected, name)
+            assert made.weight.numpy().tobytes() == wanted.weight.numpy().tobytes()
+            assert (made.bias is None) == (wanted.bias is None)
 
 
 def test_a_graph_is_its_launches(llama: Loaded) -> None:
