@@ -20,7 +20,7 @@ from rich.table import Table
 import amdattn
 from amdattn.device import runtime
 
-from . import config as configs, weights
+from . import config as configs, make_tiny, weights
 from .batch import Batch, Generation, common_prefix
 from .checkpoint import Checkpoint
 from .comparison import Oracle
@@ -62,7 +62,12 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
 @app.command()
 def main(
-    folder: Annotated[Path, typer.Argument(metavar="MODEL_DIR", help="Safetensors, config.json.")],
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="MODEL_DIR", help="Safetensors, config.json. Default: a tiny model is trained."
+        ),
+    ] = None,
     prompt: Annotated[str | None, typer.Argument(help="What to go on from.")] = None,
     *,
     batch: Annotated[
@@ -96,6 +101,8 @@ def main(
 ) -> None:
     """Generate greedily. Exit code 1 if the model or a prompt cannot be taken, or --check fails."""
     try:
+        if folder is None:
+            folder, prompt = _tiny_model(), None if batch else "The kernel"
         if (prompt is None) == (batch is None):
             raise ModelError("give either a prompt or --batch FILE")
         config = configs.read(folder, ignore_field or ())
@@ -135,6 +142,16 @@ def main(
     except KeyboardInterrupt:
         _err.print("interrupted")
         raise typer.Exit(130) from None
+
+
+def _tiny_model() -> Path:
+    """One that is trained here, the first time that it is asked for."""
+    folder = make_tiny.ROOT / "build" / "tiny-llama"
+    if not (folder / "tokenizer.json").is_file():
+        _err.print(f"training a tiny model, for some minutes, into {folder}", soft_wrap=True)
+        loss = make_tiny.make(folder)
+        _err.print(f"held-out loss {loss:.3f} nats a byte")
+    return folder
 
 
 def _lines(file: Path | None) -> list[str]:

@@ -18,7 +18,7 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 import amdattn
-from examples.llama import small_models
+from examples.llama import make_tiny, small_models
 from examples.llama.__main__ import app
 from examples.llama.checkpoint import Checkpoint
 from examples.llama.config import read
@@ -130,6 +130,14 @@ def test_a_shared_prefix(folder: Path, greedy: list[int], tmp_path: Path) -> Non
     texts = dict(line.split(" ", 1) for line in done.stdout.splitlines())
     assert [int(word) for word in texts["[1]"].split()] == greedy
     assert "26 kernels" in done.stderr
+
+
+def test_no_folder_and_no_jax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(make_tiny, "ROOT", tmp_path)
+    monkeypatch.setitem(sys.modules, "jax", None)
+    done = run()
+    assert done.exit_code == 1
+    assert "error: a model is made by JAX, which is not installed: pip install jax" in done.stderr
 
 
 @pytest.mark.parametrize(
