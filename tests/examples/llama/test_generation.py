@@ -17,6 +17,7 @@ from hip import hip
 from numpy.typing import NDArray
 
 import amdattn
+from amdattn import virtual
 from examples.llama import small_models
 from examples.llama.batch import Batch, Generation, common_prefix
 from examples.llama.checkpoint import Checkpoint
@@ -270,6 +271,20 @@ def test_a_shared_prefix(tmp_path: Path, count: int) -> None:
         model.check(generation)
     with pytest.raises(ValueError, match="the prompt must begin with the shared prefix"):
         sequences.add(prompt(40, seed=2), 1)
+
+
+def test_checked_mode_finds_nothing(tmp_path: Path) -> None:
+    """A shared prefix, 8 bits, pages given back; caches begin uninitialised."""
+    with virtual.check() as found:
+        model = loaded(tmp_path, small_models.config_of("qwen3"), in_8_bits=True)
+        decoder = model.decoder(batch=2)
+        decoder.share(prompt(21))
+        sequences = Batch(decoder)
+        for n in (1, 18, 5):
+            sequences.add(prompt(21) + prompt(n, seed=n), 3)
+        sequences.run()
+        decoder.close()
+    assert not found.errors
 
 
 def test_prefixes_that_cannot_be_shared(tmp_path: Path, llama: Loaded) -> None:
