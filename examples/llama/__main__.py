@@ -125,6 +125,7 @@ def main(
             batch=min(slots, len(prompts)),
             pages=pages,
             page=page,
+            shares=share,
             use_graphs=graph,
         )
         try:

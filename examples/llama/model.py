@@ -34,6 +34,8 @@ class Decoder:
         sequences of `context` keys need.
     chunk : int
         Rows of a prompt that go through the layers at a time.
+    shares : bool
+        A prefix will be shared: of the default there is a page more, where it ends.
     use_graphs : bool
         Replay a step as one graph instead of launching its kernels one by one.
 
@@ -55,6 +57,7 @@ class Decoder:
         pages: int = 0,
         page: int = 64,
         chunk: int = 512,
+        shares: bool = False,
         use_graphs: bool = True,
     ) -> None:
         self.config, self.weights = config, weights
@@ -63,7 +66,7 @@ class Decoder:
         self.shared: list[int] = []
         self.prefixes: list[tuple[amdattn.DeviceArray, ...]] = []  # keys and values of each layer
         self.width = -(-context // page)  # pages of a sequence
-        self.pages = pages or batch * self.width
+        self.pages = pages or batch * self.width + shares
         shape = (self.pages, page, config.heads_kv, config.head_dim)
         nbytes = 2 * config.layers * int(np.prod(shape)) * weights.dtype.itemsize
         require(nbytes, f"a cache of {self.pages * page} keys")

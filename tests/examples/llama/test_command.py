@@ -130,6 +130,8 @@ def test_a_shared_prefix(folder: Path, greedy: list[int], tmp_path: Path) -> Non
     texts = dict(line.split(" ", 1) for line in done.stdout.splitlines())
     assert [int(word) for word in texts["[1]"].split()] == greedy
     assert "26 kernels" in done.stderr
+    done = run(str(folder), "5 6 7", "--ids", "--share", "--tokens", "5")  # of one sequence
+    assert [int(word) for word in done.stdout.split()] == greedy
 
 
 def test_no_folder_and_no_jax(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
