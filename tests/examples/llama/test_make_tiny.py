@@ -16,7 +16,7 @@ from examples.llama.tokenizer import Tokenizer
 from examples.llama.weights import load, shapes
 
 pytest.importorskip("jax")
-HELD_OUT_LOSS = 2.0  # nats a byte, at most, of the command as it is
+HELD_OUT_LOSS = 1.35  # nats a byte; 1.304 where it was written
 
 
 def check(folder: Path, tokens: int) -> str:
