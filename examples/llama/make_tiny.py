@@ -82,7 +82,7 @@ def make(folder: Path, steps: int = STEPS, seed: int = 0) -> float:
         rows = next(batches(unseen, 64, seed=1))
         loss = float(jax.jit(lambda p, text: _loss(jax, p, text, parse(CONFIG)))(wide, rows))
     write(folder, CONFIG, rounded)
-    (folder / "tokenizer.json").write_text(json.dumps(_byte_tokenizer()), encoding="utf-8")
+    (folder / "tokenizer.json").write_text(json.dumps(byte_tokenizer()), encoding="utf-8")
     return loss
 
 
@@ -189,7 +189,7 @@ def _logits(jax: Any, p: Tensors, ids: Any, config: Config) -> Any:
     return norm(x, NORM.removesuffix(".weight")) @ p[EMBEDDING].T
 
 
-def _byte_tokenizer() -> dict[str, Any]:
+def byte_tokenizer() -> dict[str, Any]:
     """A tokenizer.json whose tokens are bytes, each its own number.
 
     The format writes a byte as a character: itself where that can be seen, else one from 256 on.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -33,16 +34,16 @@ def check(folder: Path, tokens: int) -> str:
 
 
 def test_a_few_steps(tmp_path: Path) -> None:
-    """They lower the loss, the same every time; the device runs what was written."""
-    losses = [make_tiny.make(tmp_path, steps) for steps in (1, 4, 4)]
-    assert losses[1] == losses[2] < losses[0] < 7
+    """The same every time; the device runs what was written."""
+    losses = [make_tiny.make(tmp_path, steps=2) for _ in range(2)]
+    assert losses[0] == losses[1] < 7
     assert sum(x[0] * (x[1:] or (1,))[0] for x in shapes(read(tmp_path)).values()) > 900_000
     check(tmp_path, 3)
 
 
 def test_the_tokenizer_is_of_bytes(tmp_path: Path) -> None:
     pytest.importorskip("tokenizers")
-    make_tiny.make(tmp_path, 1)
+    (tmp_path / "tokenizer.json").write_text(json.dumps(make_tiny.byte_tokenizer()))
     tokenizer, text = Tokenizer(tmp_path), "The kernel \u2192 na\u00efve\n\tx = 1"
     assert tokenizer.encode(text) == list(text.encode())
     assert tokenizer.decode(list(text.encode())) == text
