@@ -191,7 +191,7 @@ class Run:
             _out.print()
         made = sum(len(generation.made) for generation in self.generations)
         first = (self._first or end) - begin
-        _err.print(_figures(decoder, made, len(prompts), first, end - begin))
+        _err.print(_figures(decoder, made, len(prompts), first, end - begin), soft_wrap=True)
 
     def _on_token(self, generation: Generation, logits: NDArray[np.float32]) -> None:
         self._first = self._first or time.perf_counter()
