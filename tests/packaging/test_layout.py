@@ -32,6 +32,7 @@ def sources() -> dict[str, str]:
     packages |= {file.parent for file in (ROOT / "virtual_device").rglob("*.cc")}
     packages |= {file.parent for file in (ROOT / "benchmarks").rglob("*.py")}
     packages |= {ROOT / name for name in ("build_scripts", "docs", "examples", "asm_src/tile")}
+    packages |= {file.parent for file in (ROOT / "examples").rglob("__init__.py")}
     names = [folder.relative_to(ROOT).as_posix() for folder in packages]
     moved = {name: name.removeprefix("amdattn").removeprefix("asm_src") for name in names}
     return {name: tests.strip("/") for name, tests in moved.items()} | ELSEWHERE

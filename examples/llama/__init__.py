@@ -1,0 +1,1 @@
+"""Llama, Mistral and Qwen checkpoints in Hugging Face's layout, run by amdattn's kernels alone."""

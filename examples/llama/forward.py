@@ -1,0 +1,187 @@
+"""One pass of some rows through all layers: memory, plans and launches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import amdattn
+
+from .config import Config
+from .products import Eights, Products
+from .weights import Layer, Weights
+
+if TYPE_CHECKING:
+    from .model import Decoder
+
+FEW = 16  # queries of a sequence for which one kernel appends and attends
+Array = amdattn.DeviceArray
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Memory between launches, (rows, columns) each; passes of fewer rows use the first ones."""
+
+    normed: Array
+    qkv: Array
+    normed_q: Array | None  # qkv again, with every head normalised as those of q are
+    normed_k: Array | None
+    attended: Array
+    inner: Array
+    eights: Eights | None  # what goes into products of weights in 8 bits
+
+
+class Forward:
+    """A pass over `length` new tokens of each of `batch` sequences.
+
+    All of it is planned here, and runs allocate nothing if `is_captured`: scratch memory of plans
+    is kept then, else each run takes it from amdattn's cache.
+    """
+
+    @staticmethod
+    def scratch(config: Config, weights: Weights, rows: int) -> Scratch:
+        """Memory for passes of up to so many rows."""
+        c = config
+        of_q, of_qkv = c.heads * c.head_dim, (c.heads + 2 * c.heads_kv) * c.head_dim
+
+        def made(columns: int) -> Array:
+            return amdattn.empty((rows, columns), weights.dtype)
+
+        eights = weights.eight_bits
+        return Scratch(
+            normed=made(c.hidden),
+            qkv=made(of_qkv),
+            normed_q=made(of_qkv) if c.qk_norm else None,
+            normed_k=made(of_qkv) if c.qk_norm else None,
+            attended=made(of_q),
+            inner=made(c.inner),
+            eights=None if eights is None else Eights(c, eights, rows),
+        )
+
+    def __init__(self, model: Decoder, batch: int, length: int, *, is_captured: bool) -> None:
+        c, rows, scratch = model.config, batch * length, model.scratch
+        self._model, self.batch, self._rows = model, batch, rows
+        self._h = model.h[:rows]
+        self._normed, self._qkv, self._inner = (
+            x[:rows] for x in (scratch.normed, scratch.qkv, scratch.inner)
+        )
+        heads = c.heads + 2 * c.heads_kv
+        self._heads = self._qkv.reshape((rows * heads, c.head_dim))
+        q_heads = k_heads = self._heads
+        if scratch.normed_q is not None and scratch.normed_k is not None:
+            q_heads, k_heads = (
+                x[:rows].reshape(self._heads.shape) for x in (scratch.normed_q, scratch.normed_k)
+            )
+        self._head_results = q_heads, k_heads
+        q, k, v = (
+            x.reshape((batch, length, heads, c.head_dim)) for x in (q_heads, k_heads, self._heads)
+        )
+        self._new = (
+            q[:, :, : c.heads],
+            k[:, :, c.heads : c.heads + c.heads_kv],
+            v[:, :, c.heads + c.heads_kv :],
+        )
+        attended = scratch.attended[:rows]
+        self._attended = attended
+        self._out = attended.reshape((batch, length, c.heads, c.head_dim))
+        # Of a prompt only the last row makes logits.
+        self._first_logit = rows - batch
+        self._attention = {w: self._attention_plan(batch, length, w) for w in set(c.windows)}
+        self._norms = {n: self._norm_plan(n, c.hidden) for n in (rows, batch)}
+        self._head_norm = self._norm_plan(rows * heads, c.head_dim) if c.qk_norm else None
+        self._products = Products(c, model.weights, rows, batch, scratch.eights)
+        self._workspaces: dict[int, Array] = {}
+        if is_captured:
+            # Kernels of a stream run one after the other: one workspace of a plan does for all.
+            self._products.keep_workspaces()
+            for plan in self._attention.values():
+                if plan.workspace.total_bytes:
+                    self._workspaces[id(plan)] = plan.new_workspace()
+
+    @property
+    def launches(self) -> int:
+        """Kernels of a run, with logits."""
+        products, c = self._products, self._model.config
+        of_layer = products.launches + 2 * len(self._norms[self._rows].launches)
+        if self._head_norm is not None:
+            of_layer += 2 * len(self._head_norm.launches)
+        attention = sum(len(self._attention[window].launches) for window in c.windows)
+        last = len(self._norms[self.batch].launches) + products.launches_of_logits
+        return c.layers * of_layer + attention + last
+
+    def run(self, stream: Any, with_logits: bool = True) -> None:
+        """From `h`, behind the keys that the cache has, to `logits`."""
+        model, h, normed, product = self._model, self._h, self._normed, self._products.run
+        norm, windows = self._norms[self._rows], model.config.windows
+        for i, (layer, window) in enumerate(zip(model.weights.layers, windows, strict=True)):
+            norm.run(h, layer.attention_norm, out=normed, stream=stream)
+            product("qkv", normed, layer.qkv, self._qkv, stream)
+            self._normalise_heads(layer, stream)
+            self._attend(i, window, stream)
+            # The sum of what goes in and what half a layer gives is rounded once, and in place.
+            product("o", self._attended, layer.o, h, stream, residual=h)
+            norm.run(h, layer.mlp_norm, out=normed, stream=stream)
+            product("gate_up", normed, layer.gate_up, self._inner, stream)
+            product("down", self._inner, layer.down, h, stream, residual=h)
+        if with_logits:
+            last, normed = h[self._first_logit :], normed[: self.batch]
+            self._norms[self.batch].run(last, model.weights.norm, out=normed, stream=stream)
+            logits = model.logits[: self.batch]
+            self._products.run_logits(normed, model.weights.head, logits, stream)
+
+    def _normalise_heads(self, layer: Layer, stream: Any) -> None:
+        """Where a model has it, of q and k before they are turned, each with its own weights.
+
+        Heads of all three lie side by side, so each launch does all of them, and attention reads
+        those that are its own: one product stays one.
+        """
+        if self._head_norm is not None:
+            weights = layer.q_norm, layer.k_norm
+            for weight, out in zip(weights, self._head_results, strict=True):
+                self._head_norm.run(self._heads, weight, out=out, stream=stream)
+
+    def _attend(self, i: int, window: int | None, stream: Any) -> None:
+        model, plan, before = self._model, self._attention[window], len(self._model.shared)
+        q, k, v = self._new
+        names = "k_prefix", "v_prefix"
+        prefix = dict(zip(names, model.prefixes[i], strict=True)) if before else {}
+        plan.run(
+            *(q, *model.caches[i], k, v),
+            **prefix,
+            rotary_cos=model.cos[before : before + model.room],
+            rotary_sin=model.sin[before : before + model.room],
+            cache_seqlens=model.lengths[: self.batch],
+            block_table=model.tables[: self.batch],
+            out=self._out,
+            workspace=self._workspaces.get(id(plan)),
+            stream=stream,
+        )
+
+    def _attention_plan(self, batch: int, length: int, window: int | None) -> Any:
+        model, c = self._model, self._model.config
+        plan: Any = amdattn.plan_decode if length <= FEW else amdattn.plan_prefill
+        options: dict[str, Any] = {}
+        if window is not None:
+            options["window_size"] = (window - 1, 0)
+        if model.shared:
+            plan, options["prefix_len"] = amdattn.plan_cascade, len(model.shared)
+        return plan(
+            *(batch, length, model.room, c.heads, c.heads_kv, c.head_dim),
+            **options,
+            device=amdattn.device_props(),
+            dtype=model.weights.dtype.name,
+            causal=True,
+            seqlen_new=length,
+            page_size=model.page,
+            num_pages=model.pages,
+            rotary_dim=c.head_dim,
+            rotary_positions=model.room,
+            rotary_interleaved=False,
+            rotary_dtype="float32",
+            cache_seqlens=True,
+        )
+
+    def _norm_plan(self, rows: int, columns: int) -> Any:
+        device, c = amdattn.device_props(), self._model.config
+        dtype = self._model.weights.dtype.name
+        return amdattn.plan_rms_norm(rows, columns, eps=c.epsilon, dtype=dtype, device=device)
