@@ -79,6 +79,17 @@ OWN: dict[str, dict[str, Any]] = {
         for name in ("attention", "decode", "prefill")
     },
     "op.indices.private": {"nested": True},
+    # As samplers of Hugging Face: everything may be drawn.
+    **{
+        f"ops.sample.{name}": {
+            **{"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0},
+            **{"repetition_penalty": 1.0, **more},
+        }
+        for name, more in (
+            ("problem.SampleProblem", {"history": 0}),
+            ("sample.sample", {"seed": 0}),
+        )
+    },
     # Scores of N(0, 1), and the first row of the first head.
     "bench.inputs.Head": {"sd": 1.0, **dict.fromkeys(("log_norms", "rising", "above", "at"), 0.0)},
     "bench.inputs.Place": {"row": 0, "head": 0},
