@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
@@ -26,6 +24,7 @@ from .checkpoint import Checkpoint
 from .comparison import Oracle
 from .errors import ModelError
 from .model import Decoder
+from .sampling import Sampling
 from .tokenizer import Stream, Tokenizer
 
 _out, _err = Console(highlight=False, soft_wrap=True, markup=False), Console(stderr=True)
@@ -88,6 +87,17 @@ def main(
     context: Annotated[
         int, typer.Option(help="Longest sequence. Default: what is needed.", min=0)
     ] = 0,
+    temperature: Annotated[
+        float, typer.Option(help="Draw tokens; 0: take the most likely ones.", min=0.0)
+    ] = 0.0,
+    top_k: Annotated[int, typer.Option(help="Draw of so many tokens; 0: of all.", min=0)] = 0,
+    top_p: Annotated[
+        float, typer.Option(help="Draw of those whose probabilities come to as much.")
+    ] = 1.0,
+    min_p: Annotated[
+        float, typer.Option(help="Draw of those as probable as this share of the most probable.")
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(help="Of draws; each further prompt has the next.")] = 0,
     graph: Annotated[bool, typer.Option(help="Replay each step as one graph.")] = True,
     fp8: Annotated[
         bool, typer.Option("--fp8", help="Quantise weights of layers to 8 bits as they are loaded.")
@@ -99,12 +109,18 @@ def main(
         list[str] | None, typer.Option(help="A field of config.json to run without.")
     ] = None,
 ) -> None:
-    """Generate greedily. Exit code 1 if the model or a prompt cannot be taken, or --check fails."""
+    """Generate text. Exit code 1 if the model or a prompt cannot be taken, or --check fails."""
     try:
         if folder is None:
             folder, prompt = _tiny_model(), None if batch else "The kernel"
         if (prompt is None) == (batch is None):
             raise ModelError("give either a prompt or --batch FILE")
+        if check and temperature:
+            raise ModelError("--check compares the most likely tokens: --temperature must be 0")
+        if not temperature and (top_k, top_p, min_p) != (0, 1.0, 0.0):
+            raise ModelError(
+                "--top-k, --top-p and --min-p are of draws: --temperature must not be 0"
+            )
         config = configs.read(folder, ignore_field or ())
         texts = Texts(folder, ids, system, chat)
         lines = [prompt] if prompt is not None else _lines(batch)
@@ -127,6 +143,7 @@ def main(
             page=page,
             shares=share,
             use_graphs=graph,
+            sampling=Sampling(temperature, top_k, top_p, min_p, seed),
         )
         try:
             if share and (prefix := common_prefix(prompts)):
@@ -172,18 +189,17 @@ class Run:
     def __init__(self, texts: Texts, *, is_batch: bool, keeps_logits: bool) -> None:
         self._texts, self._is_batch, self._keeps_logits = texts, is_batch, keeps_logits
         self.generations: list[Generation] = []
-        self.logits: dict[Generation, list[NDArray[np.float32]]] = {}
         self._streams: dict[Generation, Stream | None] = {}
         self._written: dict[Generation, list[str]] = {}
         self._first: float | None = None
 
     def generate(self, decoder: Decoder, prompts: Sequence[list[int]], tokens: int) -> None:
         """All prompts, up to so many tokens of each."""
-        batch = Batch(decoder, decoder.config.ends, self._on_token)
+        batch = Batch(decoder, decoder.config.ends, self._on_token, self._keeps_logits)
         self.generations = [batch.add(prompt, tokens) for prompt in prompts]
         for generation in self.generations:
             self._streams[generation] = self._texts.stream()
-            self._written[generation], self.logits[generation] = [], []
+            self._written[generation] = []
         begin = time.perf_counter()
         batch.run()
         end = time.perf_counter()
@@ -193,10 +209,8 @@ class Run:
         first = (self._first or end) - begin
         _err.print(_figures(decoder, made, len(prompts), first, end - begin), soft_wrap=True)
 
-    def _on_token(self, generation: Generation, logits: NDArray[np.float32]) -> None:
+    def _on_token(self, generation: Generation) -> None:
         self._first = self._first or time.perf_counter()
-        if self._keeps_logits:
-            self.logits[generation].append(logits.copy())
         token, stream = generation.made[-1], self._streams[generation]
         text = f"{token} " if stream is None else stream.add(token, is_last=generation.is_done)
         if not self._is_batch:
@@ -214,7 +228,7 @@ def _compared(run: Run, oracle: Oracle) -> bool:
     table = Table("prompt", "tokens", "largest error of a logit", "allowed", "other tokens")
     is_ok = True
     for i, generation in enumerate(run.generations):
-        found = oracle.compare(generation, run.logits[generation])
+        found = oracle.compare(generation, generation.logits)
         is_ok &= found.is_ok
         row = f"{found.error:.4f}", f"{found.allowed:.4f}", str(found.others)
         table.add_row(str(i + 1), str(len(generation.made)), *row)

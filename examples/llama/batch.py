@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import ModelError
-from .model import Decoder
+from .model import Decoder, Draw
 
 
 class Pages:
@@ -42,11 +42,18 @@ class Generation:
     pages: list[int] = field(default_factory=list)
     is_ended: bool = False  # by a token that ends, not by `most`
     joins: int = 0  # how often it entered the batch
+    seed: int = 0  # of what is drawn; the offset is the number of tokens made
+    logits: list[NDArray[np.float32]] = field(default_factory=list)
 
     @property
     def ids(self) -> list[int]:
         """All tokens so far. The cache has keys of all but the last one."""
         return self.prompt + self.made
+
+    @property
+    def draw(self) -> Draw:
+        """For its next token: the same whenever and wherever it is in a batch."""
+        return self.seed, len(self.made)
 
     @property
     def is_done(self) -> bool:  # noqa: D102
@@ -65,15 +72,19 @@ class Batch:
     ends : collection of int
         Tokens that end a sequence; they are among what is generated.
     on_token : callable, optional
-        Called with a sequence after each of its tokens, and with the logits it was chosen by.
+        Called with a sequence after each of its tokens.
+    keeps_logits : bool
+        Copy the logits that tokens were chosen by to the host, into `Generation.logits`.
     """
 
     def __init__(
         self,
         model: Decoder,
         ends: Collection[int] = (),
-        on_token: Callable[[Generation, NDArray[np.float32]], None] = lambda *_: None,
+        on_token: Callable[[Generation], None] = lambda _: None,
+        keeps_logits: bool = False,
     ) -> None:
+        self._keeps_logits, self._added = keeps_logits, 0
         self._model, self._ends, self._on_token = model, frozenset(ends), on_token
         self._pages = Pages(model.pages)
         self._before = len(model.shared)
@@ -111,7 +122,8 @@ class Batch:
             raise ModelError(
                 f"{total} tokens need {self._needed(total)} pages; the cache has {model.pages}"
             )
-        added = Generation(list(prompt), most)
+        added = Generation(list(prompt), most, seed=model.sampling.seed + self._added)
+        self._added += 1
         if most:
             self._waiting.append(added)
         return added
@@ -129,9 +141,9 @@ class Batch:
         if running:
             tables = np.stack([self._table(generation) for generation in running])
             lengths = [len(generation.ids) - 1 - self._before for generation in running]
-            logits = self._model.step([g.ids[-1] for g in running], lengths, tables)
-            for generation, row in zip(list(running), logits, strict=True):
-                self._append(generation, row)
+            draws = [generation.draw for generation in running]
+            tokens = self._model.step([g.ids[-1] for g in running], lengths, tables, draws)
+            self._append(list(running), tokens.tolist())
 
     def _join(self) -> None:
         while self._waiting and len(self._running) < self._model.batch:
@@ -143,7 +155,8 @@ class Batch:
             generation.joins += 1
             self._running.append(generation)
             own = generation.ids[self._before :]
-            self._append(generation, self._model.prefill(own, self._table(generation)))
+            table, draw = self._table(generation), generation.draw
+            self._append([generation], [self._model.prefill(own, table, draw)])
 
     def _make_room(self) -> None:
         """A page for each sequence's next key; the oldest ones get theirs first."""
@@ -158,13 +171,18 @@ class Batch:
                     self._pages.give(last.pages)
                     self._waiting.appendleft(last)
 
-    def _append(self, generation: Generation, logits: NDArray[np.float32]) -> None:
-        generation.made.append(greedy(logits))
-        generation.is_ended = generation.made[-1] in self._ends
-        if generation.is_done:
-            self._running.remove(generation)
-            self._pages.give(generation.pages)
-        self._on_token(generation, logits)
+    def _append(self, generations: list[Generation], tokens: list[int]) -> None:
+        if self._keeps_logits:
+            rows = self._model.read_logits(len(generations))
+            for generation, row in zip(generations, rows, strict=True):
+                generation.logits.append(row.copy())
+        for generation, token in zip(generations, tokens, strict=True):
+            generation.made.append(token)
+            generation.is_ended = token in self._ends
+            if generation.is_done:
+                self._running.remove(generation)
+                self._pages.give(generation.pages)
+            self._on_token(generation)
 
     def _needed(self, keys: int) -> int:
         return -(-(keys - self._before) // self._model.page)
@@ -183,8 +201,3 @@ def common_prefix(prompts: Sequence[Sequence[int]]) -> list[int]:
             break
         found.append(tokens[0])
     return found
-
-
-def greedy(logits: NDArray[np.float32]) -> int:
-    """The most likely token, of equal ones the first."""
-    return int(logits.argmax())

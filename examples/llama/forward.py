@@ -89,6 +89,12 @@ class Forward:
         self._attention = {w: self._attention_plan(batch, length, w) for w in set(c.windows)}
         self._norms = {n: self._norm_plan(n, c.hidden) for n in (rows, batch)}
         self._head_norm = self._norm_plan(rows * heads, c.head_dim) if c.qk_norm else None
+        self._embedding = amdattn.plan_embedding(
+            *(rows, c.hidden, c.vocabulary),
+            dtype=model.weights.dtype.name,
+            device=amdattn.device_props(),
+        )
+        self._sample = model.sampling.plan(batch, c.vocabulary)
         self._products = Products(c, model.weights, rows, batch, scratch.eights)
         self._workspaces: dict[int, Array] = {}
         if is_captured:
@@ -100,18 +106,21 @@ class Forward:
 
     @property
     def launches(self) -> int:
-        """Kernels of a run, with logits."""
+        """Kernels of a run, with logits and tokens."""
         products, c = self._products, self._model.config
         of_layer = products.launches + 2 * len(self._norms[self._rows].launches)
         if self._head_norm is not None:
             of_layer += 2 * len(self._head_norm.launches)
         attention = sum(len(self._attention[window].launches) for window in c.windows)
         last = len(self._norms[self.batch].launches) + products.launches_of_logits
+        last += len(self._embedding.launches) + len(self._sample.launches)
         return c.layers * of_layer + attention + last
 
     def run(self, stream: Any, with_logits: bool = True) -> None:
-        """From `h`, behind the keys that the cache has, to `logits`."""
+        """From `ids`, behind the keys that the cache has, to `logits` and `tokens`."""
         model, h, normed, product = self._model, self._h, self._normed, self._products.run
+        ids = model.ids[: self._rows]
+        self._embedding.run(model.weights.embedding, ids, out=h, stream=stream)
         norm, windows = self._norms[self._rows], model.config.windows
         for i, (layer, window) in enumerate(zip(model.weights.layers, windows, strict=True)):
             norm.run(h, layer.attention_norm, out=normed, stream=stream)
@@ -128,6 +137,9 @@ class Forward:
             self._norms[self.batch].run(last, model.weights.norm, out=normed, stream=stream)
             logits = model.logits[: self.batch]
             self._products.run_logits(normed, model.weights.head, logits, stream)
+            state = model.state[: self.batch] if model.sampling.draws else None
+            tokens = model.tokens[: self.batch]
+            self._sample.run(logits, state=state, out=tokens, stream=stream)
 
     def _normalise_heads(self, layer: Layer, stream: Any) -> None:
         """Where a model has it, of q and k before they are turned, each with its own weights.

@@ -15,8 +15,10 @@ from .config import Config
 from .device import Stream, require, upload
 from .errors import ModelError
 from .forward import Forward
+from .sampling import Sampling
 from .weights import Weights
 
+Draw = tuple[int, int]  # a seed and an offset
 NONE = -1  # the length of a row of a batch that has no sequence: it appends and sees nothing
 
 
@@ -38,6 +40,8 @@ class Decoder:
         A prefix will be shared: of the default there is a page more, where it ends.
     use_graphs : bool
         Replay a step as one graph instead of launching its kernels one by one.
+    sampling : Sampling, optional
+        How tokens are chosen; without, the most likely ones are.
 
     Attributes
     ----------
@@ -59,10 +63,11 @@ class Decoder:
         chunk: int = 512,
         shares: bool = False,
         use_graphs: bool = True,
+        sampling: Sampling | None = None,
     ) -> None:
         self.config, self.weights = config, weights
         self.context, self.batch, self.page, self.chunk = context, batch, page, chunk
-        self.use_graphs = use_graphs
+        self.use_graphs, self.sampling = use_graphs, sampling or Sampling()
         self.shared: list[int] = []
         self.prefixes: list[tuple[amdattn.DeviceArray, ...]] = []  # keys and values of each layer
         self.width = -(-context // page)  # pages of a sequence
@@ -81,7 +86,10 @@ class Decoder:
         self.h = amdattn.empty((rows, config.hidden), weights.dtype)
         self.lengths = amdattn.empty((batch,), "int32")
         self.tables = amdattn.empty((batch, self.width), "int32")
+        self.ids = amdattn.empty((rows,), "int32")
         self.logits = amdattn.empty((batch, config.vocabulary), "float32")
+        self.state = amdattn.empty((batch, 2), "int64")  # seeds and offsets of draws
+        self.tokens = amdattn.empty((batch,), "int32")
         self.scratch = Forward.scratch(config, weights, rows)
         self._stream = Stream()
         self._steps: dict[int, _Step] = {}
@@ -130,22 +138,25 @@ class Decoder:
         self._steps.clear()
         self._chunks.clear()
 
-    def prefill(self, ids: Sequence[int], table: NDArray[np.int32]) -> NDArray[np.float32]:
-        """Append tokens to empty pages; the logits of what follows them, (vocabulary,)."""
+    def prefill(self, ids: Sequence[int], table: NDArray[np.int32], draw: Draw = (0, 0)) -> int:
+        """Append tokens to empty pages; the token that follows them."""
         for first in range(0, len(ids), self.chunk):
             chunk = ids[first : first + self.chunk]
             is_last = first + len(chunk) == len(ids)
             if len(chunk) not in self._chunks:
                 self._chunks[len(chunk)] = Forward(self, 1, len(chunk), is_captured=False)
-            self._put(chunk, np.array([first], np.int32), table[None])
+            self._put(chunk, np.array([first], np.int32), table[None], [draw])
             self._chunks[len(chunk)].run(self._stream.handle, with_logits=is_last)
-        found: NDArray[np.float32] = self._read(1)[0]
-        return found
+        return int(self._made(1)[0])
 
     def step(
-        self, ids: Sequence[int], lengths: Sequence[int], tables: NDArray[np.int32]
-    ) -> NDArray[np.float32]:
-        """Append one token to each of some sequences; the logits of what follows.
+        self,
+        ids: Sequence[int],
+        lengths: Sequence[int],
+        tables: NDArray[np.int32],
+        draws: Sequence[Draw] = (),
+    ) -> NDArray[np.int32]:
+        """Append one token to each of some sequences; the tokens that follow, (len(ids),).
 
         Parameters
         ----------
@@ -154,10 +165,8 @@ class Decoder:
             Keys that each sequence has in its pages before.
         tables : array, (len(ids), width)
             Pages of each.
-
-        Returns
-        -------
-        array, (len(ids), vocabulary)
+        draws : sequence of (int, int), optional
+            A seed and an offset of each, of what is drawn.
         """
         count = len(ids)
         rows = min(1 << (count - 1).bit_length(), self.batch)
@@ -166,17 +175,22 @@ class Decoder:
             [*ids, *[0] * unused],
             np.array([*lengths, *[NONE] * unused], np.int32),
             np.concatenate([tables, np.zeros((unused, self.width), np.int32)]),
+            [*draws, *[(0, 0)] * (rows - len(draws))],
         )
         step = self._step(rows)
         if not self.use_graphs:
-            return self._launched(step, given)[:count]
-        expected = self._launched(step, given) if step.unchecked else None
+            self._launched(step, given)
+            return self._made(count)
+        expected = None
+        if step.unchecked:
+            self._launched(step, given)
+            expected = self.read_logits(rows).tobytes()
         if step.graph is None:
             step.graph = self._stream.captured(step.forward.run)
-        found = self._replayed(step, given)
+        self._replayed(step, given)
         if expected is not None:
             step.unchecked -= 1
-            if found.tobytes() != expected.tobytes():
+            if self.read_logits(rows).tobytes() != expected:
                 self.use_graphs = False
                 warnings.warn(
                     "a replayed graph gave other logits than its launches one by one; graphs are "
@@ -184,8 +198,13 @@ class Decoder:
                     RuntimeWarning,
                     stacklevel=2,
                 )
-                found = self._launched(step, given)  # what the replay appended is written over
-        return found[:count]
+                self._launched(step, given)  # what the replay appended is written over
+        return self._made(count)
+
+    def read_logits(self, rows: int) -> NDArray[np.float32]:
+        """Those that the last tokens were chosen by, (rows, vocabulary)."""
+        self._stream.wait()
+        return self.logits[:rows].numpy()
 
     def close(self) -> None:
         """Wait, and give back graphs and memory; the decoder is of no use afterwards."""
@@ -194,7 +213,7 @@ class Decoder:
         self._chunks.clear()
         self.caches.clear()
         self.prefixes.clear()
-        for name in ("h", "lengths", "tables", "logits", "scratch"):
+        for name in ("h", "ids", "lengths", "tables", "logits", "state", "tokens", "scratch"):
             delattr(self, name)
         self._stream.close()
 
@@ -204,31 +223,32 @@ class Decoder:
             self._steps[rows] = _Step(Forward(self, rows, 1, is_captured=True))
         return self._steps[rows]
 
-    def _launched(self, step: _Step, given: tuple[Any, ...]) -> NDArray[np.float32]:
+    def _launched(self, step: _Step, given: tuple[Any, ...]) -> None:
         self._put(*given)
         step.forward.run(self._stream.handle)
-        return self._read(step.forward.batch)
 
-    def _replayed(self, step: _Step, given: tuple[Any, ...]) -> NDArray[np.float32]:
+    def _replayed(self, step: _Step, given: tuple[Any, ...]) -> None:
         self._put(*given)
         self._stream.replay(step.graph)
-        return self._read(step.forward.batch)
 
     def _put(
-        self, ids: Sequence[int], lengths: NDArray[np.int32], tables: NDArray[np.int32]
+        self,
+        ids: Sequence[int],
+        lengths: NDArray[np.int32],
+        tables: NDArray[np.int32],
+        draws: Sequence[Draw],
     ) -> None:
-        """What differs from pass to pass. The copies are ordered with the stream's launches."""
-        upload(self.h[: len(ids)], self._embedded(ids))
+        """What differs from pass to pass, once what was launched before is done."""
+        self._stream.wait()
+        upload(self.ids[: len(ids)], np.array(ids, np.int32))
         upload(self.lengths[: len(lengths)], lengths)
         upload(self.tables[: len(tables)], tables)
+        if self.sampling.draws:
+            upload(self.state[: len(draws)], np.array(draws, np.int64))
 
-    def _embedded(self, ids: Sequence[int]) -> NDArray[Any]:
-        """Rows of the embedding, gathered on the host from the mapped checkpoint."""
-        return self.weights.host_embedding[list(ids)].astype(self.weights.dtype, copy=False)
-
-    def _read(self, rows: int) -> NDArray[np.float32]:
+    def _made(self, count: int) -> NDArray[np.int32]:
         self._stream.wait()
-        return self.logits[:rows].numpy()
+        return self.tokens[:count].numpy()
 
 
 class _Step:

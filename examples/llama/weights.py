@@ -8,7 +8,6 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -128,7 +127,7 @@ class Weights:
 
     dtype: Any
     eight_bits: Any
-    host_embedding: NDArray[Any]  # mapped, as the checkpoint has it
+    embedding: amdattn.DeviceArray  # the head itself where both are tied
     layers: tuple[Layer, ...]
     norm: amdattn.DeviceArray
     head: amdattn.DeviceArray
@@ -145,11 +144,9 @@ def load(
     With `in_8_bits` products of layers are quantised there, one after the other.
     """
     check(checkpoint, config)
-    embedding = checkpoint.tensor(EMBEDDING)
-    dtype = np.dtype(np.float16 if embedding.dtype == np.float16 else ml_dtypes.bfloat16)
+    given = checkpoint.tensor(EMBEDDING).dtype
+    dtype = np.dtype(np.float16 if given == np.float16 else ml_dtypes.bfloat16)
     nbytes = {name: math.prod(x) * dtype.itemsize for name, x in shapes(config).items()}
-    if not config.is_tied:
-        del nbytes[EMBEDDING]
     total = sum(nbytes.values())
     kept = sum(x // 2 if in_8_bits and _PRODUCT in name else x for name, x in nbytes.items())
     require(kept, "the model's weights")
@@ -199,7 +196,8 @@ def load(
                 k_norm=array("k_norm"),
             )
 
-        head = packed(EMBEDDING if config.is_tied else HEAD)
+        embedding = packed(EMBEDDING)
+        head = embedding if config.is_tied else packed(HEAD)
         layers = tuple(layer(i) for i in range(config.layers))
         norm = packed(NORM)
     amdattn.synchronize()

@@ -31,11 +31,11 @@ def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint
     return np.stack([c0, c1, c2, c3], -1)
 
 
-def noise(seed: int, offset: int, row: int, columns: int) -> NDArray[np.float64]:
+def noise(seed: int, offset: int, columns: int) -> NDArray[np.float64]:
     """Gumbel noise of each column, in base 2."""
     blocks = -(-columns // 4)
     counter = np.zeros((blocks, 4), np.uint64)
-    counter[:, 0], counter[:, 1] = np.arange(blocks), row
+    counter[:, 0] = np.arange(blocks)
     counter[:, 2], counter[:, 3] = offset & 0xFFFFFFFF, offset >> 32 & 0xFFFFFFFF
     words = philox(counter, (seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF)).reshape(-1)[:columns]
     rest = (words.astype(np.float32) + np.float32(0.5)).astype(np.float64) * 2.0**-32
@@ -83,6 +83,6 @@ def drawn(problem: SampleProblem, inputs: Mapping[str, NDArray[Any]]) -> NDArray
         else:
             seed, offset = (int(word) for word in inputs["state"][row])
             log = (x - x.max()) * problem.scale
-            score = log + noise(seed % 2**64, offset % 2**64, row, len(x))
+            score = log + noise(seed % 2**64, offset % 2**64, len(x))
             found[row] = np.where(allowed(problem, x), score, -np.inf).argmax()
     return found

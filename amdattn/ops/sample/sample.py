@@ -93,8 +93,8 @@ def sample(
         Those so far; less than 0: none.
     state : array, int64, (rows, 2), optional
         In device memory: a seed and an offset of each row. A call adds 1 to the offset, on the
-        device, so that a graph's replays draw anew. What is drawn of a row depends on its seed, its
-        offset and its number alone.
+        device, so that a graph's replays draw anew. What is drawn of a row depends on its seed and
+        its offset alone: rows that have both in common draw alike.
     out : array, int32, (rows,), optional
     stream : hipStream_t, optional
 
@@ -105,7 +105,8 @@ def sample(
 
     Notes
     -----
-    The generator is Philox4x32-10: the key is the seed, the counter ``(column // 4, row, offset)``.
+    The generator is Philox4x32-10: the key is the seed, the counter ``(column // 4, 0, offset)``.
+    With `seed` the offset of a row is 2^32 times its number.
     A token is the one whose logarithm and Gumbel noise are greatest, so that the result depends on
     no order of additions.
 
@@ -177,6 +178,7 @@ def _of_seed(seed: int, rows: int) -> DeviceArray:
 
     made = np.zeros((rows, 2), np.int64)
     made[:, 0] = np.uint64(seed % 2**64).astype(np.int64)
+    made[:, 1] = np.arange(rows, dtype=np.int64) << 32
     return upload(made)
 
 

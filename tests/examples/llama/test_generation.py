@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
 import warnings
@@ -23,7 +24,9 @@ from examples.llama.batch import Batch, Generation, common_prefix
 from examples.llama.checkpoint import Checkpoint
 from examples.llama.comparison import Comparison, Oracle
 from examples.llama.config import Config, parse
+from examples.llama.device import upload
 from examples.llama.model import Decoder
+from examples.llama.sampling import Sampling
 from examples.llama.weights import Weights, load
 
 TOKENS = 6
@@ -82,11 +85,10 @@ def generate(
     decoder: Decoder, ids: list[int], tokens: int = TOKENS
 ) -> tuple[Generation, list[NDArray[np.float32]]]:
     """A sequence alone, and the logits that its tokens were chosen by."""
-    logits: list[NDArray[np.float32]] = []
-    sequences = Batch(decoder, on_token=lambda _, row: logits.append(row.copy()))
+    sequences = Batch(decoder, keeps_logits=True)
     generation = sequences.add(ids, tokens)
     sequences.run()
-    return generation, logits
+    return generation, generation.logits
 
 
 @pytest.mark.parametrize("name", small_models.CONFIGS)
@@ -169,9 +171,30 @@ def test_a_step_is_one_graph(llama: Loaded, launches: list[Any], allocations: li
         sequences.step()
         seen.append((len(launches), len(allocations)))
     kernels = decoder.launches
-    assert kernels == 2 * 7 + 2  # of each layer, and the two that make logits
+    assert kernels == 1 + 2 * 7 + 3  # rows of the embedding, layers, logits and the token
     # The first step is compared with launches and is captured, the second is compared.
     assert seen[1][0] == kernels and seen[2:] == [(0, 0)] * (TOKENS - 3)
+    decoder.close()
+
+
+def test_draws_are_of_a_sequence(llama: Loaded) -> None:
+    """The same tokens alone, among others and without graphs; others of another seed."""
+    sampling = Sampling(temperature=0.8, top_k=50, top_p=0.95, seed=5)
+    made = []
+    for graphs, before in ((True, 0), (False, 0), (True, 2)):
+        decoder = llama.decoder(
+            batch=4, use_graphs=graphs, sampling=dataclasses.replace(sampling, seed=5 - before)
+        )
+        sequences = Batch(decoder)
+        for i in range(before):
+            sequences.add(prompt(4 + i, seed=9), TOKENS)
+        own, other = (sequences.add(prompt(6), TOKENS) for _ in range(2))
+        sequences.run()
+        decoder.close()
+        made.append((own.made, other.made))
+    assert made[0] == made[1] == made[2] and made[0][0] != made[0][1]
+    decoder = llama.decoder(sampling=Sampling(temperature=1e-6))
+    llama.check(*generate(decoder, prompt(6)))
     decoder.close()
 
 
@@ -180,13 +203,14 @@ def test_a_corrupt_replay_is_found(llama: Loaded, monkeypatch: pytest.MonkeyPatc
     decoder = llama.decoder()
     replayed, count = Decoder._replayed, 0
 
-    def corrupt(self: Decoder, *given: Any) -> NDArray[np.float32]:
+    def corrupt(self: Decoder, *given: Any) -> None:
         nonlocal count
         count += 1
-        found = replayed(self, *given)
+        replayed(self, *given)
         if count == 2:
+            found = self.read_logits(1).copy()
             found[0, 5] += 1
-        return found
+            upload(self.logits[:1], found)
 
     monkeypatch.setattr(Decoder, "_replayed", corrupt)
     with pytest.warns(RuntimeWarning, match="a replayed graph gave other logits"):
@@ -265,7 +289,7 @@ def test_a_shared_prefix(tmp_path: Path, count: int) -> None:
     assert common_prefix(prompts) == prefix
     generations = [sequences.add(ids, 4) for ids in prompts]
     sequences.run()
-    assert decoder.launches == 2 * 12 + 2  # a cascade is four: q, prefix, own keys, merge
+    assert decoder.launches == 2 * 12 + 4  # a cascade is four: q, prefix, own keys, merge
     decoder.close()
     for generation in generations:
         model.check(generation)

@@ -134,13 +134,16 @@ def test_seeds_and_states() -> None:
     first = amdattn.sample(x, seed=3)
     assert (first == amdattn.sample(x, seed=3)).all()
     assert (first != amdattn.sample(x, seed=4)).mean() > 0.9
-    state = amdattn.asarray(np.tile(np.array([3, 0], np.int64), (64, 1)))
+    own = np.array([[3, row << 32] for row in range(64)], np.int64)
+    state = amdattn.asarray(own)
     on_device = amdattn.asarray(x)
     assert (amdattn.sample(on_device, state=state).numpy() == first).all()
     second = amdattn.sample(on_device, state=state).numpy()
-    assert (second != first).mean() > 0.9 and (state.numpy() == [3, 2]).all()
-    rest = amdattn.sample(on_device[:5], state=amdattn.asarray(np.tile([3, 1], (5, 1)))).numpy()
-    assert (rest == second[:5]).all()
+    assert (second != first).mean() > 0.9 and (state.numpy() == own + np.array([0, 2])).all()
+    rest = amdattn.sample(
+        on_device[5:9], state=amdattn.asarray(own[5:9] + np.array([0, 1]))
+    ).numpy()
+    assert (rest == second[5:9]).all()
 
 
 def test_what_is_refused() -> None:
