@@ -164,8 +164,7 @@ __device__ __forceinline__ void sample(const SampleArgs& args, Local<Lds>* lds) 
     row.each([&](int column, float x) {
       if (column / kEach != block) {
         block = column / kEach;
-        words = philox(
-            u32x4{uint32_t(block), 0, uint32_t(offset), uint32_t(offset >> 32)}, key);
+        words = philox(u32x4{uint32_t(block), 0, uint32_t(offset), uint32_t(offset >> 32)}, key);
       }
       const float log = log_of(x);
       if (key_of(x) < least || !(log >= args.log_min_p)) return;
