@@ -72,7 +72,7 @@ def test_kernels_of_odd_lengths_have_a_case_of_their_own() -> None:
     rows = shipped("gemm_nt")
     for row in rows:
         cases = list(gemm.cases(row))
-        odd = [case for case in cases if case.problem.k % 8]
+        odd = [case for case in cases if case.problem.k % 8 and not case.problem.groups]
         assert len(odd) == (row.accepts["k_multiple"] == 1)
         assert all(case.kernel == row.name for case in cases)
         for case in cases:

@@ -110,6 +110,7 @@ def test_sums_of_rows(dtype: str, tile_rows: int, dims: tuple[int, int]) -> None
         args |= {f"{name}_stride_batch": heads * rows, f"{name}_stride_head": rows}
     args |= {"seqlen_q": rows, "head_dim": head_dim, "head_dim_v": head_dim_v}
     args |= {"row_tiles": tiles, "tile_rows": tile_rows, "num_heads": heads}
+    args |= {"order": 0, "batch": batch, "padding": 0}
     args |= {"log2_factor": FACTOR, "log2_rest": REST}
     launch(ROWS, dtype, batch * heads * -(-tiles * tile_rows // 32), args)
 

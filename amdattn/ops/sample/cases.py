@@ -39,8 +39,11 @@ class SampleCase(Case[SampleProblem]):
 
 
 def expected(case: SampleCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
-    """The same token."""
-    return {"out": Expected(drawn(case.problem, inputs).astype(np.float64), 0.0)}
+    """The same token; and the offsets behind it."""
+    found = {"out": Expected(drawn(case.problem, inputs).astype(np.float64), 0.0)}
+    if case.problem.draws:
+        found["state"] = Expected(inputs["state"].astype(np.float64) + np.array([0, 1]), 0.0)
+    return found
 
 
 _OPTIONS: tuple[dict[str, Any], ...] = (
