@@ -88,7 +88,7 @@ class Decoder:
         self.tables = amdattn.empty((batch, self.width), "int32")
         self.ids = amdattn.empty((rows,), "int32")
         self.logits = amdattn.empty((batch, config.vocabulary), "float32")
-        self.state = amdattn.empty((batch, 2), "int64")  # seeds and offsets of draws
+        self.state = amdattn.empty((batch, 4), "int32")  # seeds and offsets of draws
         self.tokens = amdattn.empty((batch,), "int32")
         self.scratch = Forward.scratch(config, weights, rows)
         self._stream = Stream()
@@ -244,7 +244,7 @@ class Decoder:
         upload(self.lengths[: len(lengths)], lengths)
         upload(self.tables[: len(tables)], tables)
         if self.sampling.draws:
-            upload(self.state[: len(draws)], np.array(draws, np.int64))
+            upload(self.state[: len(draws)], np.array(draws, np.int64).view(np.int32))
 
     def _made(self, count: int) -> NDArray[np.int32]:
         self._stream.wait()

@@ -34,7 +34,7 @@ class SampleCase(Case[SampleProblem]):
         if p.history:
             found["tokens"] = rng.integers(-2, p.columns + 2, (p.rows, p.history), np.int32)
         if p.draws:
-            found["state"] = rng.integers(0, 2**40, (p.rows, 2), np.int64)
+            found["state"] = rng.integers(0, 2**40, (p.rows, 2), np.int64).view(np.int32)
         return found
 
 
@@ -42,7 +42,8 @@ def expected(case: SampleCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, 
     """The same token; and the offsets behind it."""
     found = {"out": Expected(drawn(case.problem, inputs).astype(np.float64), 0.0)}
     if case.problem.draws:
-        found["state"] = Expected(inputs["state"].astype(np.float64) + np.array([0, 1]), 0.0)
+        state = (inputs["state"].view(np.int64) + np.array([0, 1])).view(np.int32)
+        found["state"] = Expected(state.astype(np.float64), 0.0)
     return found
 
 

@@ -81,7 +81,7 @@ def drawn(problem: SampleProblem, inputs: Mapping[str, NDArray[Any]]) -> NDArray
         elif not problem.draws or x.max() == np.inf:
             found[row] = x.argmax()
         else:
-            seed, offset = (int(word) for word in inputs["state"][row])
+            seed, offset = (int(x) for x in inputs["state"][row].view(np.int64))
             log = (x - x.max()) * problem.scale
             score = log + noise(seed % 2**64, offset % 2**64, len(x))
             found[row] = np.where(allowed(problem, x), score, -np.inf).argmax()

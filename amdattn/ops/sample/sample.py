@@ -91,8 +91,9 @@ def sample(
         What logits of `tokens` are divided by if they are greater than 0, else multiplied by.
     tokens : array, int32, (rows, history), optional
         Those so far; less than 0: none.
-    state : array, int64, (rows, 2), optional
-        In device memory: a seed and an offset of each row. A call adds 1 to the offset, on the
+    state : array, int32, (rows, 4), optional
+        In device memory: a seed and an offset of each row, two words each, the lower one first, as
+        an int64 array of (rows, 2) has them in memory. A call adds 1 to the offset, on the
         device, so that a graph's replays draw anew. What is drawn of a row depends on its seed and
         its offset alone: rows that have both in common draw alike.
     out : array, int32, (rows,), optional
@@ -179,7 +180,7 @@ def _of_seed(seed: int, rows: int) -> DeviceArray:
     made = np.zeros((rows, 2), np.int64)
     made[:, 0] = np.uint64(seed % 2**64).astype(np.int64)
     made[:, 1] = np.arange(rows, dtype=np.int64) << 32
-    return upload(made)
+    return upload(made.view(np.int32))
 
 
 def plan_sample(
@@ -223,7 +224,7 @@ class SamplePlan(RunnablePlan[SampleProblem]):
     def operands(self, variant: str) -> Specs:
         """Logits, tokens, state and out."""
         p = self.problem
-        int32, int64 = as_dtype("int32"), as_dtype("int64")
+        int32 = as_dtype("int32")
         specs = (
             OperandSpec("logits", "in", (p.rows, p.columns), as_dtype(p.dtype), ("row",)),
             OperandSpec(
@@ -233,7 +234,7 @@ class SamplePlan(RunnablePlan[SampleProblem]):
                 layout=_LAYOUT,
             ),
             OperandSpec(
-                *("state", "inout", (p.rows, 2), int64, ("row",)),
+                *("state", "inout", (p.rows, 4), int32, ("row",)),
                 present=p.draws,
                 condition="temperature",
                 layout=_LAYOUT,
@@ -249,8 +250,8 @@ class SamplePlan(RunnablePlan[SampleProblem]):
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
         """That rows of a state do not follow each other."""
-        if spec.name == "state" and operand.strides["row"] not in (0, 2):
-            return f"row stride {operand.strides['row']}, which must be 2"
+        if spec.name == "state" and operand.strides["row"] not in (0, 4):
+            return f"row stride {operand.strides['row']}, which must be 4"
         return ""
 
     def run(
