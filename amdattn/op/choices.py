@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from amdattn.arch.props import DeviceProps
-from amdattn.device.manifest import KernelSpec
+from amdattn.device.manifest import KernelSpec, candidates
 from amdattn.errors import UnsupportedProblem
 from amdattn.op.mismatch import Mismatch, all_allowed
 
 C = TypeVar("C")
+P = TypeVar("P")
 Rejected = tuple[KernelSpec, list[Mismatch]]
 
 
@@ -53,3 +54,18 @@ class Choices(Generic[C]):
         nearest, wrong = self.rejected[0]
         reasons = "; ".join(map(str, all_allowed(wrong, [others for _, others in self.rejected])))
         raise UnsupportedProblem(f"{reasons} on {props.arch} (nearest kernel: {nearest.name})")
+
+
+def kernel_choices(
+    problem: P,
+    props: DeviceProps,
+    rows: Sequence[KernelSpec],
+    op: str,
+    mismatches: Callable[[KernelSpec, P], list[Mismatch]],
+    cost_clk: Callable[[KernelSpec, P, DeviceProps], float],
+) -> Choices[KernelChoice]:
+    """Every kernel of `op` that takes a problem; of the others those that lack the least first."""
+    found = [(row, mismatches(row, problem)) for row in candidates(rows, op, props)]
+    items = [KernelChoice(row, cost_clk(row, problem, props)) for row, wrong in found if not wrong]
+    rejected = sorted((one for one in found if one[1]), key=lambda one: len(one[1]))
+    return Choices(tuple(items), tuple(rejected), rows)

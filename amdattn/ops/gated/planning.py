@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
-from amdattn.device.manifest import KernelSpec, candidates
-from amdattn.op.choices import Choices, KernelChoice
+from amdattn.device.manifest import KernelSpec
+from amdattn.op.choices import Choices, KernelChoice, kernel_choices
 from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
@@ -61,10 +61,7 @@ def choices(
     problem: GatedProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[KernelChoice]:
     """Every kernel that takes a problem."""
-    found = [(row, mismatches(row, problem)) for row in candidates(rows, GATED_ACTIVATION, props)]
-    items = [KernelChoice(row, cost_clk(row, problem, props)) for row, wrong in found if not wrong]
-    rejected = sorted(((row, wrong) for row, wrong in found if wrong), key=lambda one: len(one[1]))
-    return Choices(tuple(items), tuple(rejected), rows)
+    return kernel_choices(problem, props, rows, GATED_ACTIVATION, mismatches, cost_clk)
 
 
 def best(items: Sequence[KernelChoice]) -> KernelChoice:

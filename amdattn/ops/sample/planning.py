@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amdattn.arch.props import DeviceProps
-from amdattn.device.manifest import KernelSpec, candidates
+from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
-from amdattn.op.choices import Choices, KernelChoice
+from amdattn.op.choices import Choices, KernelChoice, kernel_choices
 from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
 from amdattn.op.workspace import WorkspaceLayout
@@ -50,10 +50,7 @@ def choices(
     problem: SampleProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[KernelChoice]:
     """Every kernel that takes a problem."""
-    found = [(row, mismatches(row, problem)) for row in candidates(rows, SAMPLE, props)]
-    items = [KernelChoice(row, cost_clk(row, problem, props)) for row, wrong in found if not wrong]
-    rejected = sorted(((row, wrong) for row, wrong in found if wrong), key=lambda one: len(one[1]))
-    return Choices(tuple(items), tuple(rejected), rows)
+    return kernel_choices(problem, props, rows, SAMPLE, mismatches, cost_clk)
 
 
 def best(items: Sequence[KernelChoice]) -> KernelChoice:
