@@ -94,6 +94,18 @@ class Activity:
             hbm_bytes=(nbytes["hbm"] + nbytes["hbm_write"]) * scale,
         )
 
+    def scaled(self, factor: float) -> Activity:
+        """So many times this."""
+        return Activity(
+            self.cycles * factor,
+            {shape: count * factor for shape, count in self.matrix_flops.items()},
+            self.vector_slots * factor,
+            self.lds_bytes * factor,
+            self.l1_bytes * factor,
+            self.l2_bytes * factor,
+            self.hbm_bytes * factor,
+        )
+
     def __add__(self, other: Activity) -> Activity:
         """One after the other."""
         shapes = {**self.matrix_flops, **other.matrix_flops}

@@ -136,10 +136,10 @@ def random_operands(
         if spec.present and spec.typical is not None:
             operands[spec.name] = asarray(spec.typical())
             continue
-        if spec.present and spec.dtype.name.startswith("int"):
-            raise ValueError(f"{spec.title} cannot be random: {plan.problem.brief}")
         if spec.present and spec.role == "out":
             operands[spec.name] = empty(spec.shape, spec.dtype.name)
+        elif spec.present and spec.dtype.name.startswith("int"):
+            raise ValueError(f"{spec.title} cannot be random: {plan.problem.brief}")
         elif spec.present:
             some = random.astype(spec.dtype.numpy())
             operands[spec.name] = asarray(np.resize(some, spec.shape))

@@ -15,6 +15,7 @@ from build_scripts.toolchain import LLVM22
 
 _HEADER, _STRUCT = "gemm.h", "GemmArgs"
 _OF_8_BITS = "gemm_8bit.h", "Gemm8BitArgs"
+_OF_NORMS = "gemm_rms.h", "GemmRmsArgs"
 _OF_ANY = "gemm_any.h", "GemmAnyArgs"  # alignment, and number of products
 
 # Rows of a fragment, fragments along m and along n of a wave, waves along m and along k, steps of k
@@ -40,6 +41,8 @@ _OF_LONG_PRODUCTS = (
     ("m32n32k2", 16, 2, 2, 1, 2, 6),
     ("m64n48", 16, 4, 3, 1, 2, 3),
 )
+# Members that normalise rows of a, whole rows of which a wave has. They have no parts along k.
+_NORMING, RMS = ("m16n16k1", "m16n32", "m32n16", "m32n32k1"), "rms_"
 _ANY = ("any", 16, 1, 1, 1, 4, 1)  # any alignment, element by element
 # Of 8-bit types a step has twice the elements in as many bytes. Others of the table were within 2 %
 # of one of these, or never the fastest. Of two different types, which gradients have, fewer.
@@ -68,6 +71,9 @@ def gemm_members() -> Iterator[dict[str, Any]]:
         for dtype in ELEMENTS:
             for member in (*aligned.values(), _ANY):
                 yield _member(arch, dtype, "nt", *member)
+            for name in _NORMING:
+                _, *sizes = aligned[name]
+                yield _member(arch, dtype, "nt", RMS + name, *sizes)
             for layout in ("nn", "tn"):
                 yield _member(arch, dtype, layout, *_ANY)
         for dtype in NAMES_OF_8_BITS:
@@ -122,7 +128,7 @@ def _member(
     depth: int,
 ) -> dict[str, Any]:
     any_alignment = name_of_tile == "any"
-    is_8_bit = dtype in NAMES_OF_8_BITS
+    is_8_bit, norms_rows = dtype in NAMES_OF_8_BITS, name_of_tile.startswith(RMS)
     of_a, of_b = types_of(arch, dtype)
     if is_8_bit:
         kinds = (f"ByteElement::k{one.capitalize()}" for one in (dtype.split("_") * 2)[:2])
@@ -139,11 +145,14 @@ def _member(
         "WAVES_K": waves_k,
         "DEPTH": depth,
         "ELEMENTS": elements,
-        "LAST": 4 * tiles_m * tiles_n - 1,
+        "LAST": 4 * tiles_m * (tiles_n + norms_rows) - 1,
         "MAINLOOP": f"ElementMainloop<S, {are_by_k}>" if any_alignment else "Mainloop<S>",
         **({"HAS_SCALES": 1} if is_8_bit else {}),
+        **({"NORMS_ROWS": 1} if norms_rows else {}),
     }
     header, struct = _OF_8_BITS if is_8_bit else (_HEADER, _STRUCT)
+    if norms_rows:
+        header, struct = _OF_NORMS
     if any_alignment:
         defines["ANY_ALIGNMENT"] = 1
         header, struct = _OF_ANY
@@ -173,7 +182,8 @@ def _member(
             "max_m": MAX_GRID_YZ * tile * tiles_m * waves_m,
             "max_n": MAX_GRID_YZ * _XCDS * tile * tiles_n,
             "max_k": _MAX_INDEX if any_alignment else MAX_ALIGNED_STRIDE,
-            "max_splits": _MAX_SPLITS,
+            "max_splits": 1 if norms_rows else _MAX_SPLITS,
+            **({"norms_rows": True} if norms_rows else {}),
             "max_products": MAX_GRID_YZ if any_alignment else 0,
         },
         "names_acc": not any_alignment,

@@ -17,6 +17,7 @@ from amdattn.errors import AmdattnError
 from amdattn.output_files import replacing
 
 if TYPE_CHECKING:
+    from amdattn.bench.decoder import Pass
     from amdattn.device.profiling import LaunchProfile
 
 KINDS = ("roofline", "timeline", "stalls", "sweep")
@@ -40,6 +41,11 @@ def check_request(kind: str, path: Path) -> None:
     """Raise for an unknown kind or file format, or without matplotlib, before anything runs."""
     if kind not in KINDS:
         raise ValueError(f"plot={kind!r} must be one of {', '.join(KINDS)}")
+    check_file(path)
+
+
+def check_file(path: Path) -> None:
+    """Raise for an unknown file format, or without matplotlib."""
     if path.suffix not in FORMATS:
         raise ValueError(f"plot file {path} must end in one of {', '.join(FORMATS)}")
     _figure()
@@ -65,10 +71,49 @@ def plot(kind: str, path: Path, records: Sequence[Record], profile: LaunchProfil
         figure = _timeline(profile)
     else:
         figure = {"roofline": _roofline, "stalls": _stalls, "sweep": _sweep}[kind](shown)
+    _save(figure, path)
+
+
+def _save(figure: Any, path: Path) -> None:
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
     with replacing(path) as new:
         figure.savefig(new, dpi=150, format=path.suffix[1:])
+
+
+def passes(path: Path, found: Sequence[Pass]) -> None:
+    """What the parts of passes of decoders take, as shares, with the floor of each step."""
+    names = list(dict.fromkeys(part.name for one in found for part in one.parts))
+    figure = _figure(1.5 + 0.7 * len(found))
+    axes = figure.add_subplot()
+    for row, one in enumerate(found):
+        left = 0.0
+        for i, name in enumerate(names):
+            us = sum(p.times * p.us for p in one.parts if p.name == name)
+            axes.barh(row, us / one.us, left=left, color=_COLOURS[i % len(_COLOURS)])
+            left += us / one.us
+        axes.barh(row, 1 - left, left=left, color=_ISSUE)
+        if one.tokens == 1:
+            axes.plot([1 / one.of_floor] * 2, [row - 0.4, row + 0.4], color="black")
+    for i, name in enumerate(names):
+        axes.barh(0, 0, color=_COLOURS[i % len(_COLOURS)], label=name)
+    axes.barh(0, 0, color=_ISSUE, label=f"launches, {found[0].launch_us:g} us each")
+    axes.plot([], [], color="black", label="floor")
+    labels = [
+        f"b{one.batch}, {one.context} keys" if one.tokens == 1 else f"prompt of {one.tokens}"
+        for one in found
+    ]
+    axes.set_yticks(
+        range(len(found)),
+        [f"{label}\n{one.us / 1000:.2f} ms" for label, one in zip(labels, found, strict=True)],
+    )
+    axes.invert_yaxis()
+    of = found[0]
+    clock = f" at {of.clock_ghz:g} GHz" if of.origin == MODELLED else ""
+    axes.set(xlim=(0, 1), xlabel="share of a pass")
+    axes.set(title=f"{of.model} on {clocks(device_props()).name}, {of.origin}{clock}")
+    figure.legend(frameon=False, loc="outside lower center", ncols=_LEGEND_COLUMNS)
+    _save(figure, path)
 
 
 def _colours(records: Sequence[Record]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from amdattn.cli import (
     bench,
     bench_gemm,
     bench_launch,
+    bench_llama,
     bench_object,
     bench_output,
     build,
@@ -43,6 +44,7 @@ app.add_typer(explain.app, name="explain")
 bench.app.command(cls=bench_output.BenchCommand)(bench_gemm.gemm)
 bench.app.command("object", cls=bench_output.BenchCommand)(bench_object.bench_object)
 bench.app.command("launch")(bench_launch.launch)
+bench.app.command("llama")(bench_llama.llama)
 bench.app.command("micro")(micro.micro)
 app.add_typer(bench.app, name="bench")
 app.add_typer(tune.app, name="tune")

@@ -138,7 +138,7 @@ _ACCEPTS: Mapping[str, Rule] = {
         ),
         _BOOLEANS,
     ),
-    **dict.fromkeys(("gqa", "in_place"), _BOOLEAN),
+    **dict.fromkeys(("gqa", "in_place", "norms_rows"), _BOOLEAN),
     **dict.fromkeys(("window_size", "layouts"), _TEXT),
     "layout": _NAME,
     "dropout_p": _NUMBERS,

@@ -7,6 +7,10 @@
 #include "args/gemm_any.h"
 using GemmArgs = GemmAnyArgs;
 inline constexpr int kEndOfLate = __builtin_offsetof(GemmArgs, a_batch);
+#elif defined(NORMS_ROWS)
+#include "args/gemm_rms.h"
+using GemmArgs = GemmRmsArgs;
+inline constexpr int kEndOfLate = sizeof(GemmArgs);
 #elif defined(HAS_SCALES)
 #include "args/gemm_8bit.h"
 using GemmArgs = Gemm8BitArgs;
@@ -54,6 +58,9 @@ class LateArguments {
 
   static __device__ __forceinline__ void load(u32x2& d, uint64_t base) {
     ordered::s_load_dwordx2<kFirst + 2 * sizeof(u32x8)>(d, base);
+  }
+  static __device__ __forceinline__ void load(u32x4& d, uint64_t base) {
+    ordered::s_load_dwordx4<kFirst + 2 * sizeof(u32x8)>(d, base);
   }
   static __device__ __forceinline__ void load(u32x8& d, uint64_t base) {
     ordered::s_load_dwordx8<kFirst + 2 * sizeof(u32x8)>(d, base);

@@ -14,7 +14,7 @@ struct Mainloop {
   // of a step.
   bf16x8 a[S::kDepth][S::kTilesM][S::kParts], b[S::kDepth][S::kTilesN][S::kParts];
   // Of fragment f lane l has n = 4 * (l / 16) + 0..3 of m = l % 16, both modulo kTile.
-  using Sums = Accumulators<0, S::kFragments>;
+  using Sums = Accumulators<0, S::kFragments + S::kSquares>;
   template <int f>
   static __device__ __forceinline__ f32x4 fragment() {
     return Sums::template read<f>();
@@ -141,6 +141,11 @@ struct Mainloop {
         operand_of<S::kOperands>(b[kSlot][n][kPart], kNth),
         operand_of<S::kOperands>(a[kSlot][m][kPart], kNth));
   }
+  template <int kSlot, int q, int m>
+  __device__ __forceinline__ void square() {
+    const auto x = operand_of<S::kOperands>(a[kSlot][m][q / S::kOperands], q % S::kOperands);
+    S::Elements::template mma_into_acc<Sums::template kRegister<S::kFragments + m>>(x, x);
+  }
   // A step: waits until all but kLater steps' loads are done; kLoads: each register is loaded again
   // behind its last use.
   template <int kSlot, int kLater, bool kLoads>
@@ -153,6 +158,7 @@ struct Mainloop {
           multiply<kSlot, q, m, n>();
           if constexpr (kLoads && q == kLast && m == S::kTilesM - 1) load_b<kSlot, kSteps, n>();
         });
+        if constexpr (S::kSquares > 0) square<kSlot, q, m>();
         if constexpr (kLoads && q == kLast) load_a<kSlot, kSteps, m>();
       });
     });

@@ -34,7 +34,7 @@ struct Rows {
 // rows of their own: of the products of all with all those of the same part count, a block on the
 // diagonal each, and are added up at the end.
 template <int kTile_, int kTilesM_, int kTilesN_, int kWavesM_, int kWavesK_, int kDepth_,
-          class Elements_>
+          class Elements_, bool kNormsRows = false>
 struct Shape {
   using Elements = Elements_;
   static constexpr Element kElement = Elements::kResult;  // as which results leave best
@@ -52,6 +52,8 @@ struct Shape {
 
   static constexpr int kLoads = kParts * (kTilesM + kTilesN);  // of a step
   static constexpr int kFragments = kTilesM * kTilesN;  // of kTile x kTile results, of a wave
+  // Of products of A by itself, behind the results'.
+  static constexpr int kSquares = kNormsRows ? kTilesM : 0;
   // Fragments that each wave along k finishes: o-th of wave w.
   static constexpr int kOwned = (kFragments + kWavesK - 1) / kWavesK;
   static constexpr __device__ int fragment(int o, int wave_k) { return o * kWavesK + wave_k; }

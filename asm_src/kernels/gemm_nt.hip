@@ -4,26 +4,35 @@
 //
 // One code object per member of the family: the build defines KERNEL (its name), TILE, TILES_M,
 // TILES_N, WAVES_M, WAVES_K, DEPTH, ELEMENTS (types), LAST (its last accumulation register),
-// MAINLOOP, of 8-bit operands HAS_SCALES, for any alignment ANY_ALIGNMENT, and from the struct of
-// the arguments PARAMETERS and ARGUMENTS: each field is a parameter of its own, so that the first
-// ones can come in SGPRs. Grid: x = 8 times the parts, y = ceil(m / rows of m), of each product of
-// a batch, z = ceil(n / (8 tile_n)). Workgroups go round robin over the 8 XCDs, so that what works
-// on a tile of n, all rows of m and all parts, is started together on one XCD: its L2 fetches B
-// once and holds the parts. A tile has as many columns as it can hold or fewer, so that each XCD
-// gets as many as the others.
+// MAINLOOP, of 8-bit operands HAS_SCALES, of rows that are normalised NORMS_ROWS, for any alignment
+// ANY_ALIGNMENT, and from the struct of the arguments PARAMETERS and ARGUMENTS: each field is a
+// parameter of its own, so that the first ones can come in SGPRs. Grid: x = 8 times the parts, y =
+// ceil(m / rows of m), of each product of a batch, z = ceil(n / (8 tile_n)). Workgroups go round
+// robin over the 8 XCDs, so that what works on a tile of n, all rows of m and all parts, is started
+// together on one XCD: its L2 fetches B once and holds the parts. A tile has as many columns as it
+// can hold or fewer, so that each XCD gets as many as the others.
 #include "gemm/batch.h"
 #include "gemm/element_mainloop.h"
 #include "gemm/epilogue.h"
 #ifdef HAS_SCALES
 #include "gemm/scales.h"
+#elif defined(NORMS_ROWS)
+#include "gemm/row_norm.h"
 #endif
 
 namespace {
 
-using S = Shape<TILE, TILES_M, TILES_N, WAVES_M, WAVES_K, DEPTH, ELEMENTS>;
-static_assert(LAST == 4 * S::kFragments - 1);
+#ifdef NORMS_ROWS
+inline constexpr bool kNormsRows = true;
+#else
+inline constexpr bool kNormsRows = false;
+#endif
+using S = Shape<TILE, TILES_M, TILES_N, WAVES_M, WAVES_K, DEPTH, ELEMENTS, kNormsRows>;
+static_assert(LAST == 4 * (S::kFragments + S::kSquares) - 1);
 #ifdef HAS_SCALES
 using Terms = Scales<S>;
+#elif defined(NORMS_ROWS)
+using Terms = RowNorm<S>;
 #else
 using Terms = Bias<S>;
 #endif
@@ -66,6 +75,9 @@ __device__ __forceinline__ void gemm_nt(GemmArgs args) {
   const Place<S> place(args, end_n, rows, first_m, first_n, wave_m, lane);
   loop.run(steps);
   terms.wait(args);
+#ifdef NORMS_ROWS
+  terms.square(loop, args, lane);
+#endif
   const Splits<S> splits{args, tile, split, wave, lane, (Local<int>*)lds};
   const Epilogue<S, MAINLOOP, Terms> epilogue{loop, args,   splits, place, rows, (Local<u32x4>*)lds,
                                               lane, wave_m, wave_k, end_n};

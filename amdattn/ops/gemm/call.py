@@ -46,13 +46,17 @@ def product(
     residual: Any,
     group_sizes: Any,
     dtype: Any,
+    rms_eps: float | None,
     workspace: Any,
     stream: Any,
 ) -> Any:
     """As `gemm` and `grouped_gemm`, of everything that they take."""
-    if not _IMMUTABLE.issuperset(map(type, (alpha, activation, split_k, deterministic, beta))):
+    if not _IMMUTABLE.issuperset(
+        map(type, (alpha, activation, split_k, deterministic, beta, rms_eps))
+    ):
         alpha, split_k = scalars.number("alpha", alpha), scalars.integer("split_k", split_k)
         beta = scalars.number("beta", beta)
+        rms_eps = None if rms_eps is None else scalars.number("rms_eps", rms_eps)
         activation = None if activation is None else scalars.word("activation", activation)
         deterministic = scalars.boolean("deterministic", deterministic)
     handle = runtime.stream_handle(stream)
@@ -130,7 +134,7 @@ def product(
         ),
         *(b_dtype, kinds["scale_a"], kinds["scale_b"], layout),
         *(adds, beta if adds == "c" else 1.0),
-        *(max(of_rows[0], 1) if of_rows else 0, groups),
+        *(max(of_rows[0], 1) if of_rows else 0, groups, rms_eps),
         _row_step(inputs["b"]),
     )
     if m == 0 or n == 0 or 0 in of_rows:

@@ -111,6 +111,8 @@ def _expected(problem: GemmProblem, inputs: Mapping[str, NDArray[Any]]) -> Expec
             _multiplied(inputs, name, is_by_k)
             for name, is_by_k in zip("ab", problem.by_k, strict=True)
         )
+    if problem.rms_eps is not None:
+        a = a / np.sqrt(np.mean(a * a, axis=1, keepdims=True) + problem.rms_eps)
     if problem.has_blocks:
         products, sizes = _of_blocks(a, b, inputs["scale_a"], inputs["scale_b"])
     else:
@@ -120,7 +122,8 @@ def _expected(problem: GemmProblem, inputs: Mapping[str, NDArray[Any]]) -> Expec
         if name in inputs:
             sums = sums + factor * inputs[name].astype(np.float64)
             sizes = sizes + np.abs(factor * inputs[name].astype(np.float64))
-    error = (problem.k + 2) * _FLOAT32 * float(sizes.max())
+    normed = 0 if problem.rms_eps is None else problem.k / 2 + 2  # the sum of squares, its root
+    error = (problem.k + 2 + normed) * _FLOAT32 * float(sizes.max())
     out = sums
     if problem.activation is not None:
         out = activated(problem.activation.removesuffix(FACTORS), sums[:, : problem.n])
@@ -216,6 +219,7 @@ _OF_K: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
     (18, 24, 9, {"groups": 70, "out_dtype": "float32"}),
     (34, 70, 260, {"groups": 2, "activation": "silu_and_mul"}),
 )
+_EPS = 1e-5
 _ODD = (5, 18, 131, {"split_k": 2})
 _LAYOUTS = (
     (19, 70, 200, {"layout": "nn", "bias": True}),
@@ -274,6 +278,8 @@ def cases(row: KernelSpec | None) -> Iterator[GemmCase]:
         of_kernel = (*of_parts_of_k[kind], *_ADDED, *several)
         both = {"scale_a": kind, "scale_b": kind}
         found = tuple((m, n, k, {**both, **options}) for m, n, k, options in of_kernel)
+    if "norms_rows" in row.accepts:
+        found = tuple((*one[:3], {**one[3], "rms_eps": _EPS}) for one in found)
     for *rows, k, options in found:
         m, n = (x + -x % multiple for x, multiple in zip(rows, multiples, strict=True))
         multiple = row.accepts["k_multiple"]

@@ -24,4 +24,5 @@ OPTIONS = (
     Option("beta", float, 1.0, "Factor of c."),
     Option("batch", int, 0, "Products of a launch, each with operands of its own."),
     Option("groups", int, 0, "Groups of rows of a, each with its own b; tried with equal ones."),
+    Option("rms_eps", float | None, None, "Normalise rows of a with this added to mean squares."),
 )

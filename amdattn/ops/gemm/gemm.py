@@ -26,6 +26,7 @@ def gemm_nt(
     beta: float = 1.0,
     residual: Any = None,
     dtype: Any = None,
+    rms_eps: float | None = None,
     workspace: Any = None,
     stream: Any = None,
 ) -> Any:
@@ -83,6 +84,12 @@ def gemm_nt(
         float4_e2m1fn, float6_e2m3fn or float6_e3m2fn: what a and b hold packed, as uint8 of k / 2
         or k * 3 / 4 bytes of a row, the first element in the lowest bits. On the host arrays of
         ml_dtypes' elements are taken, too, which are packed then.
+    rms_eps : float, optional
+        Rows of a are divided by ``sqrt(mean(a^2) + rms_eps)``, as `rms_norm` does, whose weight, of
+        columns of a, b holds as a factor: ``b * weight``. a is read as it is; in float32, sums are
+        multiplied by the inverse of the root. Rows whose squares do not fit float32 are 0, of rows
+        with an infinity all is NaN. For bfloat16 and float16, and few rows: of many it is slower
+        than `rms_norm` and a product.
     workspace : device array, optional
         See `GemmPlan.run`.
     stream : hipStream_t, optional
@@ -104,7 +111,7 @@ def gemm_nt(
     """
     return product(
         *("nt", a, b, out, bias, alpha, activation, out_dtype, split_k, deterministic),
-        *(scale_a, scale_b, c, beta, residual, None, dtype, workspace, stream),
+        *(scale_a, scale_b, c, beta, residual, None, dtype, rms_eps, workspace, stream),
     )
 
 
@@ -158,7 +165,7 @@ def gemm(
         raise ValueError(f"layout={layout!r} must be one of {', '.join(map(repr, LAYOUTS))}")
     return product(
         *(layout, a, b, out, bias, alpha, activation, out_dtype, split_k, deterministic),
-        *(scale_a, scale_b, c, beta, residual, None, dtype, workspace, stream),
+        *(scale_a, scale_b, c, beta, residual, None, dtype, None, workspace, stream),
     )
 
 
@@ -209,5 +216,5 @@ def grouped_gemm(
         raise TypeError("group_sizes is None; it must be an array of the rows of each group")
     return product(
         *(layout, a, b, out, bias, alpha, activation, out_dtype, 0, True),
-        *(scale_a, scale_b, None, 1.0, residual, group_sizes, dtype, None, stream),
+        *(scale_a, scale_b, None, 1.0, residual, group_sizes, dtype, None, None, stream),
     )

@@ -22,10 +22,12 @@ from amdattn.ops.gemm.problem import (
     ALIGNED,
     BLOCK_FACTORS,
     FACTORS,
+    LEAST_EPS,
     WORD_BYTES,
     GemmProblem,
 )
 from amdattn.ops.gemm.table import Tuned
+from amdattn.scalars import FLOAT32_MAX
 
 GEMM = "gemm_nt"  # of KernelSpec.op
 _NEIGHBOURS = 4  # results of a lane in a row: tiles are so many columns wide, or a multiple
@@ -196,6 +198,7 @@ def choices(
         ((row, wrong) for row, wrong in found if wrong),
         key=lambda one: (
             one[0].dtype != problem.dtype,
+            ("norms_rows" in one[0].accepts) != (problem.rms_eps is not None),
             one[0].accepts["layout"] != problem.layout,
             any(getattr(problem, x) > _most_products(one[0], x) for x in ("batch", "groups")),
             len(one[1]),
@@ -349,6 +352,8 @@ def _arguments(
         **{f"{name}_step": _step(problem, name) for name in ("scale_a", "scale_b")},
         **_addend(problem),
         **_products(problem),
+        "inverse_k": 1 / problem.k,
+        "rms_eps": problem.rms_eps or 0.0,
     }
 
 
@@ -417,6 +422,10 @@ def mismatches(kernel: KernelSpec, problem: GemmProblem) -> list[Mismatch]:
         require("b_dtype", problem.b_dtype, kernel.accepts["b_dtype"])
     for name in ("scale_a", "scale_b"):
         require(name, getattr(problem, name), kernel.accepts["scales"])
+    norms_rows = "norms_rows" in kernel.accepts
+    if norms_rows != (problem.rms_eps is not None):
+        taken = Span(LEAST_EPS, FLOAT32_MAX) if norms_rows else None
+        found.append(Mismatch("rms_eps", problem.rms_eps, (taken,)))
     require("layout", problem.layout, (kernel.accepts["layout"],))
     require("out_dtype", problem.out_dtype, kernel.accepts["out_dtype"])
     require("activation", problem.activation, kernel.accepts["activation"])

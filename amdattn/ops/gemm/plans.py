@@ -49,7 +49,7 @@ def plan_gemm(m: int, n: int, k: int, *, device: DeviceProps | str, **options: A
         `amdattn.device_props()` for the bound device, or a known name such as "MI300X".
     **options
         dtype, out_dtype, bias, alpha, activation, split_k, aligned, deterministic, b_dtype,
-        scale_a, scale_b, layout, adds, beta, batch, groups: see `GemmProblem`.
+        scale_a, scale_b, layout, adds, beta, batch, groups, rms_eps: see `GemmProblem`.
 
     Raises
     ------

@@ -17,6 +17,7 @@ ALIGNED = (
     f"0..{MAX_ALIGNED_STRIDE} elements apart"
 )
 MAX_TILE, MAX_REACH = 64, 2**31 - 2**26
+LEAST_EPS = 2.0**-126  # of rows of zeros the inverse of the root is finite
 WORD_BYTES = 2  # of an element of the 16-bit types
 # What a scale is of; blocks are BLOCK elements along k of a row of a, or of BLOCK rows of b.
 SCALES_OF_ROWS, BLOCKS, BLOCK = ("tensor", "row"), "block", 128
@@ -102,6 +103,8 @@ class GemmProblem:
         How many rows each has is told by an array on the device; m is the most of all together.
         With layout="tn" rows of k follow each other instead: out (groups, m, n), and k is the most.
         0: there is one product, or a batch.
+    rms_eps : float, optional
+        Rows of a are divided by ``sqrt(mean(a^2) + rms_eps)`` first; None: they are not.
 
     Raises
     ------
@@ -128,6 +131,7 @@ class GemmProblem:
     beta: float = 1.0
     batch: int = 0
     groups: int = 0
+    rms_eps: float | None = None
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
@@ -155,6 +159,12 @@ class GemmProblem:
         if self.activation is not None:
             put("activation", scalars.word("activation", self.activation))
         self._check_addend()
+        if self.rms_eps is not None:
+            put("rms_eps", scalars.number("rms_eps", self.rms_eps))
+            if not LEAST_EPS <= self.rms_eps <= FLOAT32_MAX:
+                raise ValueError(
+                    f"rms_eps={self.rms_eps} must be None or in {LEAST_EPS}..{FLOAT32_MAX}"
+                )
         if self.batch and self.groups:
             raise ValueError(f"batch={self.batch} must be 0 with groups={self.groups}")
 
@@ -381,6 +391,7 @@ class GemmProblem:
             text
             + f" batch={self.batch}" * bool(self.batch)
             + (f" groups={self.groups}" * bool(self.groups))
+            + ("" if self.rms_eps is None else f" rms_eps={self.rms_eps:.6g}")
         )
 
     @property

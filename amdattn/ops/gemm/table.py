@@ -49,7 +49,7 @@ class Key:
             *(
                 props.chip or props.name,
                 props.num_cus,
-                f"{problem.dtype} mx" if problem.is_mx else problem.dtype,
+                problem.dtype + " mx" * problem.is_mx + " rms" * (problem.rms_eps is not None),
                 problem.m,
                 problem.n,
                 problem.k,
