@@ -99,9 +99,11 @@ class Peers:
     def parts(self, batch: int, context: int, attention_of_ours: float) -> dict[str, Any]:
         """Of a step: times, name and us."""
         model, props, layers = self._model, self._props, self._model.layers
-        heads, width = model.heads, model.head_dim
         rotary = amdattn.plan_rotary(
-            *(batch, 1, heads, model.heads_kv, width), device=props, dtype=decoder.DTYPE
+            *(batch, 1, model.heads, model.head_dim),
+            device=props,
+            heads_k=model.heads_kv,
+            dtype=decoder.DTYPE,
         )
         gate = amdattn.plan_gated_activation(batch, model.inner, device=props)
         attention = ("ours", attention_of_ours)

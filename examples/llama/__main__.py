@@ -102,6 +102,12 @@ def main(
     fp8: Annotated[
         bool, typer.Option("--fp8", help="Quantise weights of layers to 8 bits as they are loaded.")
     ] = False,
+    fold: Annotated[
+        bool,
+        typer.Option(
+            help="Multiply weights of norms into those of products, which normalise few rows then."
+        ),
+    ] = True,
     check: Annotated[
         bool, typer.Option("--check", help="Compare with float64 in NumPy: small models only.")
     ] = False,
@@ -133,7 +139,8 @@ def main(
             )
         checkpoint = Checkpoint(folder)
         progress = _err if _err.is_terminal else None
-        loaded = weights.load(checkpoint, config, progress, in_8_bits=fp8)
+        folds = fold and not fp8 and config.hidden % 8 == 0
+        loaded = weights.load(checkpoint, config, progress, in_8_bits=fp8, folds=folds)
         decoder = Decoder(
             config,
             loaded,

@@ -14,6 +14,8 @@ from .weights import Layer, Weights
 if TYPE_CHECKING:
     from .model import Decoder
 
+# Rows that a product normalises in less time than a launch before it takes.
+_NORMED_BY_PRODUCTS = 64
 FEW = 16  # queries of a sequence for which one kernel appends and attends
 Array = amdattn.DeviceArray
 
@@ -95,7 +97,8 @@ class Forward:
             device=amdattn.device_props(),
         )
         self._sample = model.sampling.plan(batch, c.vocabulary)
-        self._products = Products(c, model.weights, rows, batch, scratch.eights)
+        self._norms_rows = model.weights.folded and rows <= _NORMED_BY_PRODUCTS
+        self._products = Products(c, model.weights, rows, batch, scratch.eights, self._norms_rows)
         self._workspaces: dict[int, Array] = {}
         if is_captured:
             # Kernels of a stream run one after the other: one workspace of a plan does for all.
@@ -108,7 +111,9 @@ class Forward:
     def launches(self) -> int:
         """Kernels of a run, with logits and tokens."""
         products, c = self._products, self._model.config
-        of_layer = products.launches + 2 * len(self._norms[self._rows].launches)
+        of_layer = products.launches
+        if not self._norms_rows:
+            of_layer += 2 * len(self._norms[self._rows].launches)
         if self._head_norm is not None:
             of_layer += 2 * len(self._head_norm.launches)
         attention = sum(len(self._attention[window].launches) for window in c.windows)
@@ -123,14 +128,17 @@ class Forward:
         self._embedding.run(model.weights.embedding, ids, out=h, stream=stream)
         norm, windows = self._norms[self._rows], model.config.windows
         for i, (layer, window) in enumerate(zip(model.weights.layers, windows, strict=True)):
-            norm.run(h, layer.attention_norm, out=normed, stream=stream)
-            product("qkv", normed, layer.qkv, self._qkv, stream)
+            before = h if self._norms_rows else normed
+            if not self._norms_rows:
+                norm.run(h, layer.attention_norm, out=normed, stream=stream)
+            product("qkv", before, layer.qkv, self._qkv, stream)
             self._normalise_heads(layer, stream)
             self._attend(i, window, stream)
             # The sum of what goes in and what half a layer gives is rounded once, and in place.
             product("o", self._attended, layer.o, h, stream, residual=h)
-            norm.run(h, layer.mlp_norm, out=normed, stream=stream)
-            product("gate_up", normed, layer.gate_up, self._inner, stream)
+            if not self._norms_rows:
+                norm.run(h, layer.mlp_norm, out=normed, stream=stream)
+            product("gate_up", before, layer.gate_up, self._inner, stream)
             product("down", self._inner, layer.down, h, stream, residual=h)
         if with_logits:
             last, normed = h[self._first_logit :], normed[: self.batch]

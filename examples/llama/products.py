@@ -7,7 +7,7 @@ from typing import Any
 import amdattn
 
 from .config import Config
-from .weights import Product, Weights
+from .weights import NORMED, Product, Weights
 
 Array = amdattn.DeviceArray
 Sizes = tuple[int, int, dict[str, Any]]  # columns of the result, of the input, options
@@ -39,17 +39,28 @@ class Eights:
 
 
 class Products:
-    """All of a pass of so many rows, of which so many make logits."""
+    """All of a pass of so many rows, of which so many make logits.
+
+    With `norms_rows` those that follow a norm of a layer normalise their rows themselves.
+    """
 
     def __init__(
-        self, config: Config, weights: Weights, rows: int, logits: int, eights: Eights | None
+        self,
+        config: Config,
+        weights: Weights,
+        rows: int,
+        logits: int,
+        eights: Eights | None,
+        norms_rows: bool,
     ) -> None:
-        device, dtype = amdattn.device_props(), weights.dtype.name
+        c, device, dtype = config, amdattn.device_props(), weights.dtype.name
         self._rows, self._eights = rows, eights
         self._plans: dict[str, Any] = {}
         self._quantised: dict[int, Any] = {}  # by columns
         for name, (n, k, more) in sizes(config).items():
             options = {"dtype": dtype, "aligned": k % 8 == 0, **more}
+            if norms_rows and name in NORMED:
+                options["rms_eps"] = c.epsilon
             if weights.eight_bits is not None:
                 options |= {"dtype": weights.eight_bits.name, "out_dtype": dtype}
                 options |= {"scale_a": "row", "scale_b": "row", "aligned": k % 16 == 0}

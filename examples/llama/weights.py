@@ -8,6 +8,7 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -22,6 +23,8 @@ EMBEDDING, NORM, HEAD = "model.embed_tokens.weight", "model.norm.weight", "lm_he
 # Of old files: what angles are made of, which config.json says, too.
 _UNUSED = ".rotary_emb.inv_freq"
 _PRODUCT = "_proj.weight"
+# Products of a layer, and the norm of what goes into each.
+NORMED = {"qkv": "attention_norm", "gate_up": "mlp_norm"}
 Names = tuple[str, ...]
 
 
@@ -106,7 +109,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Layer:
-    """Of a layer, on the device."""
+    """Of a layer, on the device. Weights of norms that are in a product's are ones here."""
 
     attention_norm: amdattn.DeviceArray
     qkv: Product
@@ -122,7 +125,8 @@ class Layer:
 class Weights:
     """Of a model, all of one type: bfloat16, or float16 where the checkpoint's embedding is.
 
-    With `eight_bits`, a type, products of layers are of it and have a scale for each row.
+    With `eight_bits`, a type, products of layers are of it and have a scale for each row. With
+    `folded` the weights of norms are factors of those of the products behind them.
     """
 
     dtype: Any
@@ -131,6 +135,13 @@ class Weights:
     layers: tuple[Layer, ...]
     norm: amdattn.DeviceArray
     head: amdattn.DeviceArray
+    folded: bool
+
+
+def folded(view: NDArray[Any], norm: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Weights of a product times those of the norm before it, rounded once."""
+    found: NDArray[Any] = (view.astype(np.float32) * norm.astype(np.float32)).astype(dtype)
+    return found
 
 
 def load(
@@ -138,10 +149,12 @@ def load(
     config: Config,
     console: Console | None = None,
     in_8_bits: bool = False,
+    folds: bool = False,
 ) -> Weights:
     """Copy each tensor once from its mapped file to its place on the device.
 
-    With `in_8_bits` products of layers are quantised there, one after the other.
+    With `in_8_bits` products of layers are quantised there, one after the other. With `folds`
+    weights of norms are multiplied into those of q, k and v, and of gate and up, on the host.
     """
     check(checkpoint, config)
     given = checkpoint.tensor(EMBEDDING).dtype
@@ -154,14 +167,18 @@ def load(
     with Progress(*columns, console=console, transient=True, disable=console is None) as progress:
         task = progress.add_task("weights", total=total)
 
-        def packed(*names: str) -> amdattn.DeviceArray:
+        def packed(*names: str, norm: str = "") -> amdattn.DeviceArray:
             views = [checkpoint.tensor(name) for name in names]
+            factors = checkpoint.tensor(norm) if norm else None
             rows = sum(len(view) for view in views)
             array = amdattn.empty((rows, *views[0].shape[1:]), dtype)
             first = 0
             for view in views:
                 # Of the model's own type nothing is made on the host: the mapped file is copied.
-                upload(array[first : first + len(view)], view.astype(dtype, copy=False))
+                own = view.astype(dtype, copy=False)
+                if factors is not None:
+                    own = folded(view, factors, dtype)
+                upload(array[first : first + len(view)], own)
                 first += len(view)
                 progress.advance(task, view.size * dtype.itemsize)
             return array
@@ -172,7 +189,11 @@ def load(
             def array(name: str) -> amdattn.DeviceArray | None:
                 if name not in of_layer:
                     return None
-                return packed(*(f"model.layers.{i}.{name}" for name in of_layer[name]))
+                if unit is not None and name in NORMED.values():
+                    return unit
+                (norm,) = of_layer[NORMED[name]] if folds and name in NORMED else ("",)
+                names = (f"model.layers.{i}.{name}" for name in of_layer[name])
+                return packed(*names, norm=norm and f"model.layers.{i}.{norm}")
 
             def one(name: str) -> amdattn.DeviceArray:
                 found = array(name)
@@ -196,10 +217,14 @@ def load(
                 k_norm=array("k_norm"),
             )
 
+        unit = None
+        if folds:
+            unit = amdattn.empty((config.hidden,), dtype)
+            upload(unit, np.ones(config.hidden, dtype))
         embedding = packed(EMBEDDING)
         head = embedding if config.is_tied else packed(HEAD)
         layers = tuple(layer(i) for i in range(config.layers))
         norm = packed(NORM)
     amdattn.synchronize()
     eight_bits = layers[0].qkv.weight.dtype if in_8_bits else None
-    return Weights(dtype, eight_bits, embedding, layers, norm, head)
+    return Weights(dtype, eight_bits, embedding, layers, norm, head, folds)

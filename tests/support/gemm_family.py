@@ -21,13 +21,19 @@ from tests.support.shipped import shipped
 
 Array = npt.NDArray[Any]
 _EVERY = {row.name: row for row in shipped(planning.GEMM)}
-KERNELS = [row for row in _EVERY.values() if as_dtype(row.dtype).itemsize > 1]
+NORMING = [row for row in _EVERY.values() if "norms_rows" in row.accepts]
+KERNELS = [
+    row for row in _EVERY.values() if as_dtype(row.dtype).itemsize > 1 and row not in NORMING
+]
 OF_BLOCKS = [row for row in _EVERY.values() if row.accepts["scales"] == [BLOCKS]]
 _OF_MX = [row for row in _EVERY.values() if row.accepts["scales"] == [MX]]
-_OF_8_BITS = [row for row in _EVERY.values() if row not in (*KERNELS, *OF_BLOCKS, *_OF_MX)]
+_OTHERS = (*KERNELS, *NORMING, *OF_BLOCKS, *_OF_MX)
+_OF_8_BITS = [row for row in _EVERY.values() if row not in _OTHERS]
 OF_8_BITS = [row for row in _OF_8_BITS if grids.has_windows(row)]
 FEW_ROWS_OF_8_BITS = [row for row in _OF_8_BITS if not grids.has_windows(row)]
 _NAMES_OF_BLOCKS = {row.name for row in OF_BLOCKS}
+_NAMES_OF_NORMING = {row.name for row in NORMING}
+EPS = 1e-3  # of rows that a member normalises
 # Of operands by rows; others are in test_gemm_tiles.py and test_gemm_layouts.py.
 _NT = [row for row in KERNELS if row.accepts["layout"] == "nt"]
 NAMES = [row.name for row in _NT]
@@ -136,11 +142,13 @@ class Call:
     @property
     def problem(self) -> GemmProblem:
         """Of the kernel's types."""
-        types = {"dtype": self.dtype}
+        types: dict[str, Any] = {"dtype": self.dtype}
         if self.kernel:
             types["b_dtype"] = _EVERY[self.kernel].accepts["b_dtype"][0]
             if self.kernel in _NAMES_OF_BLOCKS:
                 types |= {"scale_a": BLOCKS, "scale_b": BLOCKS}
+            if self.kernel in _NAMES_OF_NORMING:
+                types["rms_eps"] = EPS
         options = {**types, "bias": self.with_bias, "layout": self.layout, **self.options}
         return GemmProblem(self.m, self.n, self.k, **options)
 
@@ -246,6 +254,8 @@ class Call:
             x * scales.get(name, np.ones(1))[: len(x)]
             for name, x in (("scale_a", wide_a), ("scale_b", wide_b))
         )
+        if (eps := self.problem.rms_eps) is not None:
+            wide_a /= np.sqrt(np.mean(wide_a**2, axis=1, keepdims=True) + eps)
         alpha = float(self.options.get("alpha", 1.0))
         exact = alpha * (wide_a @ wide_b.T)
         terms = abs(alpha) * (np.abs(wide_a) @ np.abs(wide_b).T)
