@@ -121,7 +121,7 @@ CALLS = {
 }
 # Two values of each scalar argument, between which a result or a plan differs if it does at all.
 NUMBERS = {"softmax_scale": (0.1, 0.7), "softcap": (1.0, 20.0), "dropout_p": (0.0, 0.0)}
-NUMBERS |= {"alpha": (1.0, -2.0), "beta": (1.0, -2.0)}
+NUMBERS |= {"alpha": (1.0, -2.0), "beta": (1.0, -2.0), "rms_eps": (1e-6, 9.0)}
 INTEGERS = {"num_splits": (1, 2), "split_k": (1, 2), "batch": (1, 2), "stream": (0, 0)}
 INTEGERS |= dict.fromkeys(("max_seqlen_q", "max_seqlen_k", "max_seqlen"), (21, 24))
 INTEGERS |= dict.fromkeys(("seqlen_q", "seqlen_kv"), (9, 300))

@@ -92,7 +92,7 @@ class Part:
     ----------
     times : int
         How often a pass has them.
-    flops : float
+    flops : int
         Of one time, of matrix products and attention.
     """
 
@@ -100,7 +100,7 @@ class Part:
     times: int
     plan: RunnablePlan[Any]
     run: Callable[[], Any]
-    flops: float = 0.0
+    flops: int = 0
 
     @property
     def launches(self) -> int:
@@ -126,7 +126,7 @@ class PartTime:
     kernels: tuple[str, ...]
     us: float
     cycles: float
-    flops: float
+    flops: int
     activity: Activity | None = field(default=None, repr=False)
 
 
@@ -211,7 +211,7 @@ def timed(
     tokens: int,
     context: int,
     *,
-    clock_ghz: float = 0.0,
+    clock_mhz: int = 0,
     advance: Callable[[str], object] = lambda part: None,
 ) -> Pass:
     """What a pass takes: modelled on the virtual device, measured on a GPU.
@@ -224,7 +224,7 @@ def timed(
         Sequences, and new tokens of each.
     context : int
         Keys of each sequence behind the pass.
-    clock_ghz : float
+    clock_mhz : int
         Of modelled times; 0: the peak clock of a step, the sustained one of a prompt.
     advance : callable
         Told of each part before it is timed.
@@ -243,7 +243,7 @@ def timed(
         raise ValueError(f"context={context} must be at least the {tokens} new tokens")
     model, props = MODELS[name], runtime.device_props()
     arch = clocks(props)
-    ghz = clock_ghz or (arch.peak_ghz if tokens == 1 else arch.sustained_ghz)
+    ghz = clock_mhz / 1000 or (arch.peak_ghz if tokens == 1 else arch.sustained_ghz)
     is_modelled = run.is_virtual()
     time = partial(_modelled, clock_mhz=round(1000 * ghz)) if is_modelled else _measured
     found = tuple(time(_parts(model, batch, tokens, context), advance))
@@ -269,7 +269,7 @@ def _parts(model: Model, batch: int, tokens: int, context: int) -> Iterator[Part
     inner = empty((rows, model.inner), DTYPE)
 
     def part(
-        name: str, times: int, plan: RunnablePlan[Any], flops: float = 0.0, **given: DeviceArray
+        name: str, times: int, plan: RunnablePlan[Any], flops: int = 0, **given: DeviceArray
     ) -> Part:
         return Part(name, times, plan, runner(plan, given=given), flops)
 
@@ -284,7 +284,7 @@ def _parts(model: Model, batch: int, tokens: int, context: int) -> Iterator[Part
         given = {"a": a, "b": empty((n, k), DTYPE), "out": out}
         if options.get("adds"):
             given["residual"] = out
-        return part(name, once, plan, 2.0 * rows * n * k, **given)
+        return part(name, once, plan, 2 * rows * n * k, **given)
 
     plan = plan_embedding(rows, model.hidden, model.vocabulary, dtype=DTYPE, device=props)
     table = empty((model.vocabulary, model.hidden), DTYPE)
@@ -313,7 +313,7 @@ def _parts(model: Model, batch: int, tokens: int, context: int) -> Iterator[Part
         empty((model.vocabulary, model.hidden), DTYPE),
         empty((batch, model.vocabulary), "float32"),
     )
-    flops = 2.0 * batch * model.vocabulary * model.hidden
+    flops = 2 * batch * model.vocabulary * model.hidden
     yield part("head", 1, head, flops, a=normed[:batch], b=weights, out=logits)
     token = plan_sample(batch, model.vocabulary, device=props, temperature=0.0)
     yield part("token", 1, token)
@@ -339,8 +339,8 @@ def _attention(model: Model, batch: int, tokens: int, context: int, attended: De
     lengths = asarray(np.full(batch, context - tokens, np.int32))
     out = attended.reshape((batch, tokens, model.heads, model.head_dim))
     before = context - tokens
-    pairs = batch * (tokens * before + tokens * (tokens + 1) / 2)
-    flops = 4.0 * pairs * model.heads * model.head_dim
+    pairs = batch * (tokens * before + tokens * (tokens + 1) // 2)
+    flops = 4 * pairs * model.heads * model.head_dim
     given = {"cache_seqlens": lengths, "out": out}
     return Part("attention", model.layers, plan, runner(plan, given=given), flops)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import time
 from collections.abc import Sequence
@@ -37,7 +36,7 @@ def llama(
     clock_mhz: ClockMhz = 0,
     reading: Readings = None,
     as_json: AsJson = False,
-    csv_file: Csv = None,
+    csv: Csv = None,
     plot: Annotated[
         Path | None, typer.Option(help="A .png or .svg file: times of the passes by part.")
     ] = None,
@@ -51,7 +50,7 @@ def llama(
     from amdattn.device import runtime
 
     batches = _counts(batch)
-    check_outputs([("--csv", csv_file), ("--plot", plot)])
+    check_outputs([("--csv", csv), ("--plot", plot)])
     if plot is not None:
         plots.check_file(plot)
     kinds = [(count, 1, context) for count in batches] + [(1, prompt, prompt)] * bool(prompt)
@@ -72,7 +71,7 @@ def llama(
                             way,
                             decoder.timed(
                                 *(shape, sequences, tokens, keys),
-                                clock_ghz=clock_mhz / 1000,
+                                clock_mhz=clock_mhz,
                                 advance=advance,
                             ),
                         )
@@ -80,8 +79,8 @@ def llama(
                 progress.advance(task)
     seconds = time.perf_counter() - start
     passes = [one for _, one in found]
-    if csv_file is not None:
-        _write_csv(csv_file, found)
+    if csv is not None:
+        _write_csv(csv, found)
     if plot is not None:
         plots.passes(plot, passes)
     if as_json:
@@ -162,8 +161,10 @@ def _document(way: str, one: Pass) -> dict[str, Any]:
 
 def _write_csv(path: Path, found: Sequence[tuple[str, Pass]]) -> None:
     head = ("model", "batch", "tokens", "context", "origin", "clock_ghz", "reading", "part")
+    from csv import writer
+
     with replacing(path) as new, open(new, "w", newline="", encoding="utf-8") as file:
-        rows = csv.writer(file)
+        rows = writer(file)
         rows.writerow((*head, "times", "launches", "us", "cycles", "kernels"))
         for way, one in found:
             for part in one.parts:

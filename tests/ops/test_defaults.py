@@ -25,7 +25,7 @@ _NAMES: tuple[tuple[Any, str], ...] = (
         "read_only copied is_output as_json markdown wide details mixed allow_mixed cast quick "
         "version kernels dry_run annotate advice quiet packed special warm loaded "
         "inverse shared cache_seqlens cache_batch_idx cache_leftpad return_softmax_lse "
-        "in_place partly is_tiled tile_inputs is_whole dlse exact interleaved inplace",
+        "qk_norm in_place partly is_tiled tile_inputs is_whole dlse exact interleaved inplace",
     ),
     (
         0,
@@ -73,6 +73,7 @@ OWN: dict[str, dict[str, Any]] = {
     "cli.check.check": {"heads_q": 2, "seqlen_q": 300, "lse": True},
     "cli.operations.demo": {"heads_q": 2, "seqlen_q": 300},
     "cli.bench_launch.launch": {"rounds": 300},
+    "cli.bench_llama.llama": {"context": 4096, "prompt": 0},
     # A plan of its own unless another one merges what it finds.
     **{
         f"ops.{name}.planning.build": {"keeps_floats": False}
