@@ -30,7 +30,7 @@ class Tokenizer:
         if not file.is_file():
             raise ModelError(f"{folder} has no tokenizer.json; --ids takes and prints numbers")
         try:
-            self._tokenizer = _package("tokenizers").Tokenizer.from_file(str(file))
+            self._tokenizer = package("tokenizers").Tokenizer.from_file(str(file))
         except ModelError:
             raise
         except Exception as error:  # the package has no class of its own for it
@@ -98,7 +98,7 @@ def rendered(
     ModelError
         The template is broken, or refuses the messages.
     """
-    jinja2, sandbox = _package("jinja2"), _package("jinja2.sandbox")
+    jinja2, sandbox = package("jinja2"), package("jinja2.sandbox")
 
     def refuse(text: str) -> None:
         raise jinja2.TemplateError(text)
@@ -131,7 +131,8 @@ def _special(config: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _package(name: str) -> Any:
+def package(name: str) -> Any:
+    """A package that only some of this needs; ModelError says how to install it."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError:
