@@ -22,7 +22,7 @@ pytestmark = pytest.mark.oracles
 
 PROMPT, TOKENS = "The capital of France is", 6
 # Of log-probabilities: llama.cpp rounds what goes into its products to 8 bits.
-_TOLERANCE = 0.35
+_TOLERANCE = 0.6
 
 
 @pytest.fixture(scope="module")
@@ -72,14 +72,15 @@ def test_tokens_are_those_of_float64_and_of_llama_cpp(
     print(found, generation.made, [one["id"] for one in llama_cpp])
     assert found.is_ok and found.others == 0, found
     exact = oracle.exact.logits(generation.ids[:-1])[len(generation.prompt) - 1 :]
+    errors = []
     for made, logits, theirs in zip(generation.made, exact, llama_cpp, strict=True):
         own = logits - logits.max() - np.log(np.exp(logits - logits.max()).sum())
-        best = theirs["top_logprobs"]
-        for one in best:
-            assert abs(own[one["id"]] - one["logprob"]) < _TOLERANCE, one
+        errors += [abs(own[one["id"]] - one["logprob"]) for one in theirs["top_logprobs"]]
         if made != theirs["id"]:
-            assert best[0]["logprob"] - best[1]["logprob"] < 2 * _TOLERANCE
+            assert own[made] - own[theirs["id"]] < _TOLERANCE
             break
+    print(np.round(errors, 2))
+    assert max(errors) < _TOLERANCE and np.mean(errors) < _TOLERANCE / 4
     assert generation.made[:4] == [one["id"] for one in llama_cpp[:4]]
 
 
