@@ -23,7 +23,9 @@ _BEGIN, _END = "<!-- figures.py writes this -->\n", "<!-- to here -->\n"
 
 def text() -> str:
     """The passage between the two marks."""
-    plain, linear = (embed_and_compare(list(SENTENCES), each, quiet=True) for each in (False, True))
+    sentences = list(SENTENCES)
+    plain, linear = (embed_and_compare(sentences, each, quiet=True) for each in (False, True))
+    everything = embed_and_compare(sentences, False, quiet=True, with_all=True)
     model = MiniLM()
     layers, lengths = model.num_layers, len(model.tokenize(SENTENCES).groups)
     return (
@@ -34,7 +36,10 @@ def text() -> str:
         f"With `--linear` the {linear['launches'] - plain['launches']} linear layers are computed "
         "by `amdattn.gemm_nt` (bfloat16 inputs and weights,\nfloat32 results; bias and GELU in the "
         f"kernel), all tokens in one call: {linear['launches']} launches,\n"
-        f"{_deviations(linear)}.\n"
+        f"{_deviations(linear)}.\n\n"
+        f"With `--all` NumPy computes nothing between tokens and embeddings: "
+        f"{everything['launches']} launches for all sentences, of\nwhich all layers have bfloat16 "
+        f"between them, {_deviations(everything)}.\n"
     )
 
 

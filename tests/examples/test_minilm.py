@@ -65,6 +65,22 @@ def test_linear_layers_on_the_device(minilm: Any, reference: Any) -> None:
     assert cosines.min() >= 0.999 and np.abs(found - expected).max() > 1e-5
 
 
+def test_all_of_it_on_the_device(minilm: Any, reference: Any) -> None:
+    """NumPy computes nothing; lengths are 1 but for rounding."""
+    import importlib
+
+    sentences = ["A cat is asleep on the sofa.", "The kitten naps.", "Rain flooded the valley."]
+    model = importlib.import_module("on_device").OnDevice(minilm.MiniLM(np.float32))
+    found = model.embed(sentences)
+    assert model.launches == 3 + 7 * reference.num_layers + 2
+    expected = reference.embed(sentences, minilm.attention_numpy)
+    cosines = np.einsum("nd,nd->n", found, expected)
+    print(f"smallest cosine {cosines.min():.7f}")
+    assert cosines.min() >= 0.999 and np.abs(found - expected).max() > 1e-5
+    alone = [model.embed([sentence])[0] for sentence in sentences]
+    np.testing.assert_allclose(found, alone, atol=2.0**-9)
+
+
 def test_figures_of_the_readme(minilm: Any, reference: Any) -> None:
     """README.md has what a run gives; NumPy's sums differ between CPUs and numbers of threads.
 
