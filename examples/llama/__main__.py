@@ -97,6 +97,9 @@ def main(
     min_p: Annotated[
         float, typer.Option(help="Draw of those as probable as this share of the most probable.")
     ] = 0.0,
+    repetition_penalty: Annotated[
+        float, typer.Option(help="Positive logits of tokens so far are divided by it.")
+    ] = 1.0,
     seed: Annotated[int, typer.Option(help="Of draws; each further prompt has the next.")] = 0,
     graph: Annotated[bool, typer.Option(help="Replay each step as one graph.")] = True,
     fp8: Annotated[
@@ -123,6 +126,10 @@ def main(
             raise ModelError("give either a prompt or --batch FILE")
         if check and temperature:
             raise ModelError("--check compares the most likely tokens: --temperature must be 0")
+        if check and repetition_penalty != 1:
+            raise ModelError(
+                "--check compares the most likely tokens: --repetition-penalty must be 1"
+            )
         if not temperature and (top_k, top_p, min_p) != (0, 1.0, 0.0):
             raise ModelError(
                 "--top-k, --top-p and --min-p are of draws: --temperature must not be 0"
@@ -150,7 +157,7 @@ def main(
             page=page,
             shares=share,
             use_graphs=graph,
-            sampling=Sampling(temperature, top_k, top_p, min_p, seed),
+            sampling=Sampling(temperature, top_k, top_p, min_p, repetition_penalty, seed),
         )
         try:
             if share and (prefix := common_prefix(prompts)):

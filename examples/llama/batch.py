@@ -142,7 +142,9 @@ class Batch:
             tables = np.stack([self._table(generation) for generation in running])
             lengths = [len(generation.ids) - 1 - self._before for generation in running]
             draws = [generation.draw for generation in running]
-            tokens = self._model.step([g.ids[-1] for g in running], lengths, tables, draws)
+            histories = [generation.ids for generation in running]
+            last = [ids[-1] for ids in histories]
+            tokens = self._model.step(last, lengths, tables, draws, histories)
             self._append(list(running), tokens.tolist())
 
     def _join(self) -> None:
@@ -156,7 +158,8 @@ class Batch:
             self._running.append(generation)
             own = generation.ids[self._before :]
             table, draw = self._table(generation), generation.draw
-            self._append([generation], [self._model.prefill(own, table, draw)])
+            token = self._model.prefill(own, table, draw, generation.ids)
+            self._append([generation], [token])
 
     def _make_room(self) -> None:
         """A page for each sequence's next key; the oldest ones get theirs first."""

@@ -96,7 +96,7 @@ class Forward:
             dtype=model.weights.dtype.name,
             device=amdattn.device_props(),
         )
-        self._sample = model.sampling.plan(batch, c.vocabulary)
+        self._sample = model.sampling.plan(batch, c.vocabulary, model.context)
         self._norms_rows = model.weights.folded and rows <= _NORMED_BY_PRODUCTS
         self._products = Products(c, model.weights, rows, batch, scratch.eights, self._norms_rows)
         self._workspaces: dict[int, Array] = {}
@@ -147,7 +147,8 @@ class Forward:
             self._products.run_logits(normed, model.weights.head, logits, stream)
             state = model.state[: self.batch] if model.sampling.draws else None
             tokens = model.tokens[: self.batch]
-            self._sample.run(logits, state=state, out=tokens, stream=stream)
+            so_far = model.history[: self.batch] if model.sampling.penalises else None
+            self._sample.run(logits, state=state, tokens=so_far, out=tokens, stream=stream)
 
     def _normalise_heads(self, layer: Layer, stream: Any) -> None:
         """Where a model has it, of q and k before they are turned, each with its own weights.

@@ -90,6 +90,9 @@ class Decoder:
         self.logits = amdattn.empty((batch, config.vocabulary), "float32")
         self.state = amdattn.empty((batch, 4), "int32")  # seeds and offsets of draws
         self.tokens = amdattn.empty((batch,), "int32")
+        # Tokens of each sequence so far, and behind them NONE, where they count.
+        columns = context if self.sampling.penalises else 0
+        self.history = amdattn.empty((batch, columns), "int32")
         self.scratch = Forward.scratch(config, weights, rows)
         self._stream = Stream()
         self._steps: dict[int, _Step] = {}
@@ -138,14 +141,20 @@ class Decoder:
         self._steps.clear()
         self._chunks.clear()
 
-    def prefill(self, ids: Sequence[int], table: NDArray[np.int32], draw: Draw = (0, 0)) -> int:
+    def prefill(
+        self,
+        ids: Sequence[int],
+        table: NDArray[np.int32],
+        draw: Draw = (0, 0),
+        history: Sequence[int] = (),
+    ) -> int:
         """Append tokens to empty pages; the token that follows them."""
         for first in range(0, len(ids), self.chunk):
             chunk = ids[first : first + self.chunk]
             is_last = first + len(chunk) == len(ids)
             if len(chunk) not in self._chunks:
                 self._chunks[len(chunk)] = Forward(self, 1, len(chunk), is_captured=False)
-            self._put(chunk, np.array([first], np.int32), table[None], [draw])
+            self._put(chunk, np.array([first], np.int32), table[None], [draw], [history])
             self._chunks[len(chunk)].run(self._stream.handle, with_logits=is_last)
         return int(self._made(1)[0])
 
@@ -155,6 +164,7 @@ class Decoder:
         lengths: Sequence[int],
         tables: NDArray[np.int32],
         draws: Sequence[Draw] = (),
+        histories: Sequence[Sequence[int]] = (),
     ) -> NDArray[np.int32]:
         """Append one token to each of some sequences; the tokens that follow, (len(ids),).
 
@@ -167,6 +177,8 @@ class Decoder:
             Pages of each.
         draws : sequence of (int, int), optional
             A seed and an offset of each, of what is drawn.
+        histories : sequence of sequences of int, optional
+            All tokens of each, where repetitions are penalised.
         """
         count = len(ids)
         rows = min(1 << (count - 1).bit_length(), self.batch)
@@ -176,6 +188,7 @@ class Decoder:
             np.array([*lengths, *[NONE] * unused], np.int32),
             np.concatenate([tables, np.zeros((unused, self.width), np.int32)]),
             [*draws, *[(0, 0)] * (rows - len(draws))],
+            [*histories, *[()] * (rows - len(histories))],
         )
         step = self._step(rows)
         if not self.use_graphs:
@@ -213,7 +226,17 @@ class Decoder:
         self._chunks.clear()
         self.caches.clear()
         self.prefixes.clear()
-        for name in ("h", "ids", "lengths", "tables", "logits", "state", "tokens", "scratch"):
+        for name in (
+            "h",
+            "ids",
+            "lengths",
+            "tables",
+            "logits",
+            "state",
+            "tokens",
+            "history",
+            "scratch",
+        ):
             delattr(self, name)
         self._stream.close()
 
@@ -237,6 +260,7 @@ class Decoder:
         lengths: NDArray[np.int32],
         tables: NDArray[np.int32],
         draws: Sequence[Draw],
+        histories: Sequence[Sequence[int]],
     ) -> None:
         """What differs from pass to pass, once what was launched before is done."""
         self._stream.wait()
@@ -245,6 +269,11 @@ class Decoder:
         upload(self.tables[: len(tables)], tables)
         if self.sampling.draws:
             upload(self.state[: len(draws)], np.array(draws, np.int64).view(np.int32))
+        if self.sampling.penalises:
+            rows = np.full((len(histories), self.context), NONE, np.int32)
+            for row, so_far in zip(rows, histories, strict=True):
+                row[: len(so_far)] = so_far
+            upload(self.history[: len(rows)], rows)
 
     def _made(self, count: int) -> NDArray[np.int32]:
         self._stream.wait()

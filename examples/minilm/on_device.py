@@ -1,4 +1,4 @@
-"""The whole model as kernels: between the numbers of tokens and embeddings NumPy computes nothing."""
+"""The whole model as kernels: NumPy computes nothing between tokens and embeddings."""
 
 from __future__ import annotations
 

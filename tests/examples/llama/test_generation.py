@@ -212,6 +212,26 @@ def test_draws_are_of_a_sequence(llama: Loaded) -> None:
     decoder.close()
 
 
+def test_repetitions_are_penalised(llama: Loaded) -> None:
+    """Of the prompt's tokens and of those that were made; in a graph that is replayed, too."""
+    penalty = 1.6
+    decoder = llama.decoder(batch=2, sampling=Sampling(repetition_penalty=penalty))
+    sequences = Batch(decoder, keeps_logits=True)
+    made = [sequences.add(prompt(count, seed=count), 8) for count in (23, 5)]
+    sequences.run()
+    decoder.close()
+    changed = 0
+    for generation in made:
+        for i, logits in enumerate(generation.logits):
+            so_far = sorted({*generation.ids[: len(generation.prompt) + i]})
+            expected = logits.copy()
+            seen = expected[so_far]
+            expected[so_far] = np.where(seen > 0, seen / np.float32(penalty), seen * penalty)
+            assert generation.made[i] == expected.argmax()
+            changed += bool(expected.argmax() != logits.argmax())
+    assert changed
+
+
 def test_a_corrupt_replay_is_found(llama: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
     """Graphs go off, the user is told, and tokens are the right ones."""
     decoder = llama.decoder()
