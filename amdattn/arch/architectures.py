@@ -32,8 +32,8 @@ class Architecture:
         Of a CU, and what each of them reads in a clk.
     l1_bytes_per_clk, vmem_queue : int
         Of a CU: of its L1; vector memory instructions under way.
-    l2_bytes, l2_write_bytes_per_clk : int
-        Of one XCD.
+    l2_bytes, l2_bytes_per_clk, l2_write_bytes_per_clk : int
+        Of one XCD; what it hands over and takes in a clk.
     matrix_flops_per_clk : int
         bfloat16, of one CU.
     launch_us : float
@@ -43,8 +43,8 @@ class Architecture:
         that AITER has tuned 2.9.
     dispatch_wave_clk, first_fetch_clk : int
         Between two waves that an XCD starts; from its start to a wave's first instruction.
-    hbm_latency_ns : int
-        Of a load that no cache has.
+    mall_latency_ns, hbm_latency_ns : int
+        Of a load that the last level cache has, and of one that no cache has.
     open_trans : bool
         Whether it is open what transcendentals do while the matrix unit works.
     converts_bf16 : bool
@@ -71,11 +71,13 @@ class Architecture:
     l1_bytes_per_clk: int
     vmem_queue: int
     l2_bytes: int
+    l2_bytes_per_clk: int
     l2_write_bytes_per_clk: int
     matrix_flops_per_clk: int
     launch_us: float
     dispatch_wave_clk: int
     first_fetch_clk: int
+    mall_latency_ns: int
     hbm_latency_ns: int
     open_trans: bool
     converts_bf16: bool
@@ -102,11 +104,13 @@ ARCHITECTURES = {
             l1_bytes_per_clk=64,
             vmem_queue=64,
             l2_bytes=4 << 20,
+            l2_bytes_per_clk=1843,
             l2_write_bytes_per_clk=594,
             matrix_flops_per_clk=2048,
             launch_us=2.7,
             dispatch_wave_clk=14,
             first_fetch_clk=716,
+            mall_latency_ns=217,
             hbm_latency_ns=412,
             open_trans=True,
             converts_bf16=False,
@@ -129,11 +133,13 @@ ARCHITECTURES = {
             l1_bytes_per_clk=64,
             vmem_queue=64,
             l2_bytes=4 << 20,
+            l2_bytes_per_clk=1843,
             l2_write_bytes_per_clk=768,
             matrix_flops_per_clk=4096,
             launch_us=2.6,
             dispatch_wave_clk=14,
             first_fetch_clk=716,
+            mall_latency_ns=217,
             hbm_latency_ns=412,
             open_trans=False,
             converts_bf16=True,

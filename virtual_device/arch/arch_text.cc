@@ -58,9 +58,11 @@ std::string architectures_text() {
     add("grid_x", limits.grid_x);
     add("grid_yz", limits.grid_yz);
     add("l2_bytes", arch->timing.l2_bytes);
+    add("l2_bytes_per_clk", arch->timing.l2_bytes_per_clk);
     add("launch_us", arch->timing.launch_us);
     add("dispatch_wave_clk", arch->timing.dispatch_wave);
     add("first_fetch_clk", arch->timing.first_fetch);
+    add("mall_latency_ns", arch->timing.mall_latency_ns);
     add("hbm_latency_ns", arch->timing.hbm_latency_ns);
     add("slot_clk", arch->timing.slot);
     add("lds_ports", arch->timing.lds_ports);

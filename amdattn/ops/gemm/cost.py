@@ -57,7 +57,7 @@ class Cost:
     split_clk: float
     floor_us: float  # of any kernel
     floor_of: str  # what takes so long
-    clock_ghz: float  # the device's greatest, by which clocks are time
+    clock_ghz: float  # by which clocks are time
 
     @property
     def us(self) -> float:
@@ -79,31 +79,52 @@ def floor(problem: GemmProblem, props: DeviceProps) -> tuple[float, str]:
     Every byte through HBM once, or every multiplication on a matrix unit at the greatest clock. A
     launch is not counted, as in the estimate.
     """
-    arch = props.architecture
-    of_clk = arch.matrix_flops_per_clk * problem.matrix_rate
-    flops_per_us = 1000 * props.num_cus * of_clk * props.peak_clock_ghz
+    bytes_us, matrix_us = _floors(problem, props)
     return max(
-        (problem.nbytes / props.hbm_bytes_per_ns / 1000, "bytes through HBM"),
-        (problem.flops / flops_per_us, f"matrix units at {props.peak_clock_ghz} GHz"),
+        (bytes_us, "bytes through HBM"),
+        (matrix_us, f"matrix units at {props.peak_clock_ghz} GHz"),
     )
+
+
+def _floors(problem: GemmProblem, props: DeviceProps) -> tuple[float, float]:
+    """What its bytes take, and its multiplications, in us."""
+    of_clk = props.architecture.matrix_flops_per_clk * problem.matrix_rate
+    flops_per_us = 1000 * props.num_cus * of_clk * props.peak_clock_ghz
+    return problem.nbytes / props.hbm_bytes_per_ns / 1000, problem.flops / flops_per_us
+
+
+def clock_of(problem: GemmProblem, props: DeviceProps) -> float:
+    """The clock that all kernels of a problem are compared at, in GHz.
+
+    The greatest, at which what waits for memory runs; what matrix units bound even there leaves
+    less of it.
+    """
+    bytes_us, matrix_us = _floors(problem, props)
+    return props.peak_clock_ghz if bytes_us >= matrix_us else props.sustained_clock_ghz
 
 
 def cost(
     problem: GemmProblem, kernel: KernelSpec, splits: int, columns: int, props: DeviceProps
 ) -> Cost:
     """Estimate for a member of the family, a number of parts and columns of a tile."""
-    return cost_of(estimator(problem, kernel, props).estimate(splits, columns), problem, props)
+    of_kernel = estimator(problem, kernel, props, clock_of(problem, props))
+    return cost_of(of_kernel.estimate(splits, columns), problem, props)
 
 
 def cost_of(estimate: Estimate, problem: GemmProblem, props: DeviceProps) -> Cost:
-    """The same of an estimate that is there."""
-    return Cost(*estimate, *floor(problem, props), props.peak_clock_ghz)
+    """The same of an estimate that is there, at the problem's clock."""
+    return Cost(*estimate, *floor(problem, props), clock_of(problem, props))
 
 
-def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> Estimator:
-    """What estimates of a problem on a device by one member have in common is worked out here."""
+def estimator(
+    problem: GemmProblem, kernel: KernelSpec, props: DeviceProps, clock_ghz: float
+) -> Estimator:
+    """What estimates of a problem on a device by one member have in common is worked out here.
+
+    Times of memory are ns: how many clk they are depends on the clock.
+    """
     if grids.has_windows(kernel):
-        return tile_cost.estimator(problem, kernel, props)
+        return tile_cost.estimator(problem, kernel, props, clock_ghz)
     arch = props.architecture
     m, n, row_bytes = problem.m, problem.n, problem.k * problem.element_bytes
     operands_of_column, b_rows = 1 + problem.has_factors, problem.b_rows
@@ -111,7 +132,8 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     tile_m, tile_n = kernel.tile["m"], kernel.tile["n"]
     tiles_m = -(-m // tile_m)
     at_once, _ = workgroups_per_cu(kernel, props)
-    hbm_bytes_per_clk = props.hbm_bytes_per_ns / num_xcds / props.peak_clock_ghz
+    hbm_bytes_per_clk = props.hbm_bytes_per_ns / num_xcds / clock_ghz
+    mall_bytes_per_clk = props.mall_bytes_per_ns / num_xcds / clock_ghz
 
     # Loads are of whole fragments; of rows that do not exist they bring nothing.
     waves = kernel.workgroup[0] // LANES_PER_WAVE
@@ -124,7 +146,7 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     fragments = tile_m * tile_n // tile**2
     loads_of_step = parts * (tile_m + tile_n) // tile
     under_way = waves * depth * loads_of_step
-    latency_of_step = waves * loads_of_step * (_LOAD_CLK + props.hbm_latency_clk)
+    latency_of_step = waves * loads_of_step * (_LOAD_CLK + round(arch.hbm_latency_ns * clock_ghz))
     if not under_way or not fragments or parts < 1:
         raise ManifestError(
             f"kernel {kernel.name}: tile {dict(kernel.tile)} and {dict(kernel.params)} are no "
@@ -142,9 +164,13 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
     written = products * m * n * WORD_BYTES / num_xcds / hbm_bytes_per_clk
     by_elements = kernel.accepts["k_multiple"] == 1
     factor = _ELEMENT_FACTOR if by_elements else 1
+    # What a load asks the L2 for: a line, of rows that begin within one two.
+    lines_bytes = row_bytes * (1 if by_elements else grids.lines_of_step(row_bytes))
     of_all = _BY_K_FACTOR if by_elements and any(problem.by_k) else 1
     k, queue, simds_per_cu = problem.k, arch.vmem_queue, arch.simds_per_cu
     l1_bytes_per_clk, tile_sums = arch.l1_bytes_per_clk, tile_m * tile_n * 4
+    a_is_held = (m + tile_n) * row_bytes <= arch.l2_bytes
+    l2_bytes_per_clk = arch.l2_bytes_per_clk
     l2_write_bytes_per_clk, deterministic = arch.l2_write_bytes_per_clk, problem.deterministic
 
     def memory_clk(columns: int) -> float:
@@ -158,7 +184,8 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
 
     def estimate(splits: int, columns: int) -> Estimate:
         memory = memory_clk(columns)
-        tiles = -(-n // (columns * num_xcds)) * tiles_m * products  # of an XCD
+        wide = -(-n // (columns * num_xcds))  # tiles of n, of an XCD
+        tiles = wide * tiles_m * products
         workgroups = tiles * splits
         full, late = divmod(workgroups, cus)
         of_cu = full + (late > 0)  # of the CU with most
@@ -171,6 +198,12 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
         asked = rows_asked + columns * operands_of_column
         through_l1 = of_cu * asked * row_bytes / splits / l1_bytes_per_clk
         of_simd = max(of_cu * waves / simds_per_cu, 1)
+        through_l2 = workgroups * asked * lines_bytes / splits / l2_bytes_per_clk
+        if not a_is_held:
+            # Tiles of n that begin together share A; later ones bring it once more.
+            again = wide - min(wide, max(cus * at_once / (tiles_m * splits), 1))
+            rows = m * (1 + again) + columns * operands_of_column * wide
+            memory = max(memory, products * rows * row_bytes / mall_bytes_per_clk)
         matrix = of_simd * steps * parts * fragments * matrix_clk
         # Of a CU with more workgroups than it holds, each one's own time, one after the other; the
         # first start and the last end are counted below.
@@ -179,7 +212,7 @@ def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> E
         # A wave that cannot issue its next load makes no matrix instructions meanwhile.
         blocked = 1 - min(queue / (resident * under_way), 1)
         loads = max(of_cu * latency / asking, through_l1, in_turn)
-        loads += _BLOCKED_LOSS * blocked * matrix
+        loads = max(loads + _BLOCKED_LOSS * blocked * matrix, through_l2)
         alone = 0.0
         if full and late:
             # CUs with one more get more of HBM's bytes only if they ask for more. What is left of

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.op.occupancy import workgroups_per_cu
@@ -12,6 +14,7 @@ PARTS = "parts_by_xcd_and_tiles"
 XCDS = 8
 # x = tiles of m times tiles of n, of all products:
 WINDOWS = "tiles_in_windows"
+LINE_BYTES = 128
 WINDOW = 8  # tiles of m that are worked on side by side, as asm_src/gemm_tiles/place.h has it
 
 
@@ -40,6 +43,11 @@ def num_tiles(problem: GemmProblem, kernel: KernelSpec, columns: int) -> int:
         tile_m: int = kernel.tile["m"]
         tiles_m = (problem.m + min(problem.groups, problem.m) * (tile_m - 1)) // tile_m
     return tiles_m * tiles_n * max(problem.batch, 1)
+
+
+def lines_of_step(row_bytes: int) -> float:
+    """Cache lines that a line's bytes of a row are in: of rows that begin within lines two."""
+    return 2 - math.gcd(row_bytes, LINE_BYTES) / LINE_BYTES
 
 
 def chunk(kernel: KernelSpec, props: DeviceProps) -> int:

@@ -16,7 +16,7 @@ from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, PerRun, Plan, Stride
 from amdattn.op.workspace import Init, Region, WorkspaceLayout
 from amdattn.ops.gemm import grids
-from amdattn.ops.gemm.cost import Cost, cost, cost_of, estimator
+from amdattn.ops.gemm.cost import Cost, clock_of, cost, cost_of, estimator
 from amdattn.ops.gemm.problem import (
     ADDENDS,
     ALIGNED,
@@ -108,8 +108,10 @@ def _least_estimated(
 
     Members are tried with few parts first: most products want few.
     """
+    clock_ghz = clock_of(problem, props)
     of_kernels = [
-        (kernel, estimator(problem, kernel, props), _splits(problem, kernel)) for kernel in taking
+        (kernel, estimator(problem, kernel, props, clock_ghz), _splits(problem, kernel))
+        for kernel in taking
     ]
     found, least = [], math.inf
     for is_split in (False, True):
@@ -205,7 +207,8 @@ def choices(
         ),
     )
     taking = _taking(problem, of_op)
-    estimators = {kernel: estimator(problem, kernel, props) for kernel in taking}
+    clock_ghz = clock_of(problem, props)
+    estimators = {kernel: estimator(problem, kernel, props, clock_ghz) for kernel in taking}
     items = tuple(
         Choice(
             *(kernel, splits, columns),

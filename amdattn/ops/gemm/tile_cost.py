@@ -1,123 +1,208 @@
 """What a product costs by a kernel for many rows: rounds of tiles over the CUs, in modelled clk.
 
-Every constant of it is in here, as in cost.py. They were fitted to what the performance model of
-the virtual device gives for the shipped kernels (docs/gemm-many-rows.md has the errors).
+Rates, latencies and matrix instructions are the device's own, at the clock that is asked for; every
+fitted constant is in here, as in cost.py. They were fitted to what the performance model of the
+virtual device gives for the shipped kernels (docs/gemm-many-rows.md has the errors).
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from amdattn.arch.props import DeviceProps
+from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.ops.gemm.estimate import Estimate, Estimator
-from amdattn.ops.gemm.grids import WINDOW, chunk, most_columns, tiles
-from amdattn.ops.gemm.problem import BLOCKS, WORD_BYTES, GemmProblem
+from amdattn.ops.gemm.grids import WINDOW, chunk, lines_of_step, most_columns, tiles
+from amdattn.ops.gemm.problem import BLOCKS, SCALES_OF_ROWS, WORD_BYTES, GemmProblem
 
 
 class _Clk(NamedTuple):
-    """What a tile costs beside its matrix instructions."""
+    """What kernels that load alike have in common.
 
-    step: float  # of a step of k, of a CU that is as full as it can be
-    alone: float  # of one that could hold another workgroup
-    begin: float  # from dispatch to the loop
-    end: float  # behind the loop
+    Attributes
+    ----------
+    begin, latencies, fill : float
+        From a workgroup's start to its loop: clk, latencies of HBM, and parts of the time in which
+        a step's rows come from HBM.
+    end, fragment, any_fragment, active_fragment, element_fragment : float
+        Behind the loop; for each fragment of a wave; more of results of any type; of activated
+        ones; of those that are stored one by one.
+    scales, more_scales, block_scales : float
+        Of scales of rows or of all; more of widths that are no multiple of those that the end has
+        at a time; of scales of blocks.
+    wait, queue, l1 : float
+        A load's time beyond the latency: clk, and parts of the time that a step takes the L2 and
+        the L1.
+    l2 : float
+        Part of its rate at which the L2 is busy all the time, inverted.
+    again : float
+        Of what is outside of loops, what no other workgroup of the CU hides.
+    late : float
+        Of what the last round writes, what is still to be written when its tiles end.
+    arrive, arrive_latencies, through, add, sums, own : float
+        Of parts along k: the counter, in clk and latencies; parts of the time in which HBM takes
+        what is written; latencies of the last level cache for each part and four fragments; parts
+        of the time in which that brings what is added, and the L1 of the one who adds.
+    """
+
+    begin: float
+    latencies: float
+    fill: float
+    end: float
+    fragment: float
+    any_fragment: float
+    active_fragment: float
+    element_fragment: float
+    scales: float
+    more_scales: float
+    block_scales: float
+    wait: float
+    queue: float
+    l1: float
+    l2: float
+    again: float
+    late: float
+    arrive: float
+    arrive_latencies: float
+    through: float
+    add: float
+    sums: float
+    own: float
 
 
-# By whether loads go straight to LDS, and fragments of a wave.
+# By whether loads go straight to LDS.
 _CLK = {
-    (False, 16): _Clk(0, 0, 4800, 8400),
-    (False, 14): _Clk(7, 7, 4700, 7700),
-    (False, 12): _Clk(7, 7, 4600, 7000),
-    (False, 8): _Clk(40, 40, 4300, 5200),
-    (False, 7): _Clk(40, 40, 4300, 4700),
-    (False, 4): _Clk(40, 420, 5000, 4200),
-    (True, 16): _Clk(5, 5, 4600, 6600),
-    (True, 14): _Clk(60, 60, 4700, 6100),
-    (True, 12): _Clk(155, 155, 4700, 5600),
-    (True, 10): _Clk(100, 100, 4700, 4800),
-    (True, 8): _Clk(80, 80, 4700, 4000),
-    (True, 4): _Clk(230, 990, 4000, 3000),
+    False: _Clk(
+        *(4470, 1.06, 0.76, 840, 405, 550, 2150, 860, 3230, 6730, 2500),
+        *(497, 0.1, 0.26, 0.92, 0.92, 1.14, 1860, 0, 1.09, 0.41, 0.2, 1.28),
+    ),
+    True: _Clk(
+        *(2410, 0, 1.1, 700, 436, 786, 1712, 559, 3107, 6375, 2666),
+        *(534, 0.114, 0, 0.944, 1.07, 1.265, 1740, 1.66, 0.525, 0.565, 0.67, 1.23),
+    ),
 }
-# Of scales of blocks.
-_CLK_OF_BLOCKS = {
-    (False, 8): _Clk(31, 31, 5300, 5700),
-    (False, 4): _Clk(33, 33, 4300, 4000),
-    (True, 8): _Clk(72, 72, 5600, 5400),
-    (True, 4): _Clk(204, 204, 4200, 3600),
+# Of a step, beside its matrix instructions; by loads, and fragments of a wave.
+_STEP_CLK = {
+    **{(False, 4): 0, (False, 7): 40, (False, 8): -32, (False, 12): 19, (False, 14): 15},
+    **{(False, 16): -46, (True, 4): 74, (True, 8): 107, (True, 10): 96, (True, 12): 99},
+    **{(True, 14): 25, (True, 16): -9},
 }
+_STEP_CLK_OF_BLOCKS = {(False, 4): 33, (False, 8): 67, (True, 4): 185, (True, 8): 111}
 
-_LATE = 0.65  # of what the last round writes: what is still to be written when its tiles end
-# Of what is outside of loops: what no other workgroup of the CU hides, as `_CLK`.
-_OUTSIDE_ALONE = {False: 0.43, True: 0.6}
+# What keeps a step waiting overlaps: the greatest counts, and more the nearer others are.
+_OVERLAP = 12
+_ADDED_AT_ONCE = 4  # fragments, as asm_src/gemm_tiles/splits.h has it
+_SCALED_AT_ONCE = 128  # columns
+_WHOLE = 8  # results that are stored together, if rows are multiples of it
 
 
-# Of parts along k: the counter, and by fragment of a wave what is written, and read of each part.
-_ARRIVE_CLK, _STORE_CLK, _ADD_CLK = 4000, 300, 500
-
-
-def estimator(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> Estimator:
+def estimator(
+    problem: GemmProblem, kernel: KernelSpec, props: DeviceProps, clock_ghz: float
+) -> Estimator:
     """The estimate of a member, which has one width of tiles."""
     arch = props.architecture
-    tile_m, tile_n, step = kernel.tile["m"], kernel.tile["n"], kernel.params["step"]
+    tile_m: int = kernel.tile["m"]
+    tile_n: int = kernel.tile["n"]
+    step: int = kernel.params["step"]
     cus = props.num_cus // props.num_xcds
     # Groups are taken to have as many rows as each other.
     products = min(problem.products, problem.m) if problem.groups else problem.products
     tiles_m, tiles_n = tiles(problem, kernel, most_columns(problem, kernel))
     if problem.groups:
         tiles_m = -(-problem.m // (products * tile_m))
+    of_product = tiles_m * tiles_n
     at_once = workgroups_per_cu(kernel, props)[0]
-    is_direct = kernel.params["steps_in_flight"] > 1
-    fragments = tile_m * tile_n // (4 * kernel.params["mfma"] ** 2)
-    clk = (_CLK_OF_BLOCKS if kernel.accepts["scales"] == [BLOCKS] else _CLK)[is_direct, fragments]
+    most = chunk(kernel, props)  # side by side on an XCD
+    stages: int = kernel.params["steps_in_flight"]
+    is_direct = stages > 1
+    fragments: int = tile_m * tile_n // (4 * kernel.params["mfma"] ** 2)
+    clk = _CLK[is_direct]
+    has_blocks = kernel.accepts["scales"] == [BLOCKS]
+    # Steps that are on their way while one is worked on.
+    ahead = stages - 1 if is_direct else 1 + has_blocks
+    beside: float = (_STEP_CLK_OF_BLOCKS if has_blocks else _STEP_CLK)[is_direct, fragments]
 
     all_steps = -(-problem.k // step)
     # Steps are a cache line of each row, but of 6 bits, in which matrix instructions of most types
     # take as long as of 16 bits.
-    matrix = 2 * tile_m * tile_n * step / (arch.matrix_flops_per_clk * problem.matrix_rate)
-    alone = _OUTSIDE_ALONE[is_direct] if at_once > 1 else 1
-    hbm_bytes_per_clk = props.hbm_bytes_per_ns / props.num_xcds / props.peak_clock_ghz
+    matrix: float = 2 * tile_m * tile_n * step / (arch.matrix_flops_per_clk * problem.matrix_rate)
+    step_bytes: float = (
+        step * problem.element_bytes * problem.k_of_array / problem.k if problem.k else 0
+    )
+    hbm_bytes_per_clk = props.hbm_bytes_per_ns / props.num_xcds / clock_ghz
+    mall_bytes_per_clk = props.mall_bytes_per_ns / props.num_xcds / clock_ghz
+    latency, mall_latency = arch.hbm_latency_ns * clock_ghz, arch.mall_latency_ns * clock_ghz
+    row_bytes = problem.k_of_array * problem.element_bytes
+    lines = lines_of_step(row_bytes) if not any(problem.by_k) else 1
+    through_l2: float = clk.l2 * (tile_m + tile_n) * step_bytes * lines / arch.l2_bytes_per_clk
+    through_l1 = clk.l1 * (tile_m + tile_n) * step_bytes / arch.l1_bytes_per_clk
+    out_bytes = 4 if problem.out_dtype == "float32" else WORD_BYTES
+    tile_clk = tile_m * tile_n * out_bytes / hbm_bytes_per_clk  # of what is written
+    started = arch.first_fetch_clk + arch.dispatch_wave_clk / 2 * (
+        kernel.workgroup[0] // LANES_PER_WAVE * min(most, -(-of_product * products // 8))
+    )
+
+    is_whole = problem.n % _WHOLE == 0
+    is_own = problem.out_dtype == (problem.dtype if problem.element_bytes > 1 else "bfloat16")
+    of_fragment = clk.fragment
+    if problem.activation:
+        of_fragment += clk.active_fragment / (1 + problem.has_factors)
+    if not (is_whole and is_own) or problem.activation or problem.adds:
+        of_fragment += clk.any_fragment
+    if not is_whole:
+        of_fragment += clk.element_fragment
+    end: float = clk.end + of_fragment * fragments
+    if problem.scale_a in SCALES_OF_ROWS or problem.scale_b in SCALES_OF_ROWS:
+        end += clk.scales + clk.more_scales * (tile_n % _SCALED_AT_ONCE > 0)
+    elif has_blocks:
+        end += clk.block_scales
+    begin: float = clk.begin + clk.latencies * latency
+
+    def rows_of(workgroups: int) -> float:
+        """Rows of A and of B that so many tiles have, which follow each other in a window."""
+        run = min(workgroups, of_product)
+        high = min(run, tiles_m, WINDOW)
+        wide = min(tiles_n, -(-run // high))
+        of_run = high * tile_m * -(-run // (high * wide)) + wide * tile_n
+        return of_run * workgroups / run
+
+    def step_clk(of_cu: int, workgroups: int) -> tuple[float, float]:
+        """Of a step of so many side by side; and what its rows take HBM."""
+        memory = rows_of(workgroups) * step_bytes / hbm_bytes_per_clk
+        l2 = workgroups * through_l2
+        arrives = latency + clk.wait + clk.queue * l2 + of_cu * through_l1
+        each = (of_cu * (matrix + beside), memory, l2, arrives / ahead)
+        slowest: float = sum(one**_OVERLAP for one in each) ** (1 / _OVERLAP)
+        return slowest, memory
 
     def at_least(splits: int, columns: int) -> float:
-        return clk.begin + clk.end + (_ARRIVE_CLK if splits > 1 else 0)
+        return begin + end + (clk.arrive if splits > 1 else 0)
 
     def estimate(splits: int, columns: int) -> Estimate:
-        of_xcd = -(-tiles_m * tiles_n * products * splits // props.num_xcds)
-        of_cu = -(-of_xcd // cus)
-        side_by_side = min(of_cu, at_once)
+        workgroups = -(-of_product * products * splits // props.num_xcds)  # of an XCD
+        rounds = -(-workgroups // most)
+        last = workgroups - (rounds - 1) * most
         steps = -(-all_steps // splits)
-        # Of a CU that has one more than it holds at once, that one is alone for half of its time.
-        beside = clk.step * of_cu
-        if of_cu == 1 < at_once:
-            beside = clk.alone
-        elif of_cu % at_once:
-            beside += (clk.alone - clk.step) / 2
-        loop = steps * (of_cu * matrix + beside)
-        # Of workgroups that follow each other what is outside of their loops counts each time; of
-        # those side by side once, and of later ones in part: the others' loops go on beside it.
-        outside = (clk.begin + clk.end) * (1 + alone * (-(-of_cu // at_once) - 1))
-        last = min(of_xcd - (of_cu - side_by_side) * cus, side_by_side * cus)
-        written = _LATE * last * tile_m * tile_n * WORD_BYTES / hbm_bytes_per_clk / splits
-        # A product's tiles are of one XCD where an XCD has several products, or parts of k.
-        of_product = min(of_xcd, tiles_m * tiles_n)
-        rows = _rows_of_xcd(tiles_m, tiles_n, tile_m, tile_n, of_product, chunk(kernel, props)) * (
-            of_xcd / of_product
-        )
-        memory = rows * problem.k_of_array * problem.element_bytes / hbm_bytes_per_clk / splits
+        of_last, filled = step_clk(-(-last // cus), last)
+        loop, memory = steps * of_last, steps * filled
+        if rounds > 1:
+            of_step, filled = step_clk(at_once, most)
+            loop += (rounds - 1) * steps * of_step
+            memory += (rounds - 1) * steps * filled
+        outside = (begin + clk.fill * filled + end) * (1 + clk.again * (rounds - 1))
+        written = clk.late * last * tile_clk / splits
         split = 0.0
         if splits > 1:
-            split = _ARRIVE_CLK + fragments * (_STORE_CLK + splits * _ADD_CLK)
-        return Estimate(max(loop, memory) + outside + written + split, memory, loop, split)
+            side_by_side = min(workgroups, most)
+            # An XCD's share of the last level cache holds what all of them write.
+            held = props.mall_bytes / props.num_xcds**2
+            sums = side_by_side * tile_m * tile_n * 4
+            split = clk.arrive + clk.arrive_latencies * latency
+            split += clk.through * sums / hbm_bytes_per_clk
+            split += clk.sums * sums / (hbm_bytes_per_clk if sums > held else mall_bytes_per_clk)
+            of_tile = clk.add * mall_latency * -(-fragments // _ADDED_AT_ONCE)
+            split += splits * (of_tile + clk.own * tile_m * tile_n * 4 / arch.l1_bytes_per_clk)
+        return Estimate(started + loop + outside + written + split, memory, loop, split)
 
     return Estimator(at_least, estimate)
-
-
-def _rows_of_xcd(
-    tiles_m: int, tiles_n: int, tile_m: int, tile_n: int, of_xcd: int, chunk: int
-) -> int:
-    """Rows of A and of B that an XCD reads at least: those of each run of tiles of a window."""
-    high, run = min(tiles_m, WINDOW), min(chunk, of_xcd)
-    wide = min(tiles_n, -(-run // high))
-    of_run = high * tile_m * -(-run // (high * wide)) + wide * tile_n
-    return of_run * -(-of_xcd // run)

@@ -9,7 +9,7 @@ import pytest
 import amdattn
 from amdattn.arch.props import KNOWN_DEVICES, as_device_props
 from amdattn.ops.gemm import execution, planning
-from amdattn.ops.gemm.cost import floor
+from amdattn.ops.gemm.cost import clock_of, estimator, floor
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import GemmProblem
 
@@ -44,3 +44,49 @@ def test_the_floor_is_of_bytes_or_of_matrix_units() -> None:
         "matrix units at 2.1 GHz",
     )
     assert floor(GemmProblem(1, 8192, 8192), KNOWN_DEVICES["MI300X"])[1] == "bytes through HBM"
+
+
+def test_all_kernels_are_compared_at_one_clock() -> None:
+    """The greatest where bytes bound a product, the sustained one where matrix units do."""
+    props, rows = KNOWN_DEVICES["MI300X"], amdattn.kernels()
+    for m, clock_ghz in ((16, 2.1), (300, 2.1), (512, 1.2), (4096, 1.2)):
+        problem = GemmProblem(m, 4096, 4096)
+        assert clock_of(problem, props) == clock_ghz
+        every = planning.choices(problem, props, rows).items
+        assert {choice.cost.clock_ghz for choice in every} == {clock_ghz}
+        best = planning.choose(problem, props, rows)
+        assert best.cost.us == pytest.approx(best.cost.clk / clock_ghz / 1000)
+
+
+@pytest.mark.parametrize("device", ["MI300X", "MI355X"])
+def test_memory_takes_more_clk_at_a_greater_clock(device: str) -> None:
+    """And no more time: what is not memory takes the same clk."""
+    props, problem = KNOWN_DEVICES[device], GemmProblem(768, 4096, 2048)
+    taking = [kernel for kernel in amdattn.kernels() if kernel.name.startswith("gemm_nt_bf16_")]
+    for kernel in taking:
+        if kernel.arch == props.arch and kernel.accepts["pointer_align_bytes"] > 2:
+            columns = kernel.tile["n"]
+            slow, fast = (
+                estimator(problem, kernel, props, clock_ghz).estimate(1, columns).clk
+                for clock_ghz in (props.sustained_clock_ghz, props.peak_clock_ghz)
+            )
+            ratio = props.peak_clock_ghz / props.sustained_clock_ghz
+            assert slow < fast < slow * ratio, kernel.name
+
+
+@pytest.mark.parametrize("device", ["MI300X", "MI355X"])
+def test_odd_sides_take_longer(device: str) -> None:
+    """Rows that begin within cache lines, and results that are stored one by one."""
+    props, rows = KNOWN_DEVICES[device], amdattn.kernels()
+    whole, of_k, of_n = (
+        {one.kernel.name: one.cost.clk for one in planning.choices(problem, props, rows).items}
+        for problem in (
+            GemmProblem(2048, 4096, 4096, split_k=1),
+            GemmProblem(2048, 4096, 4088, split_k=1),
+            GemmProblem(2048, 4095, 4096, split_k=1),
+        )
+    )
+    tiles = [name for name in whole if "_t" in name.removeprefix("gemm_nt")]
+    assert tiles and all(whole[name] < of_n[name] for name in tiles)
+    assert all(of_k[name] > 0.99 * whole[name] for name in tiles)  # as much where the L2 can
+    assert any(of_k[name] > 1.02 * whole[name] for name in tiles)
