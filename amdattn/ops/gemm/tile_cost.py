@@ -74,21 +74,21 @@ class _Clk(NamedTuple):
 # By whether loads go straight to LDS.
 _CLK = {
     False: _Clk(
-        *(4470, 1.06, 0.76, 840, 405, 550, 2150, 860, 3230, 6730, 2500),
-        *(497, 0.1, 0.26, 0.92, 0.92, 1.14, 1860, 0, 1.09, 0.41, 0.2, 1.28),
+        *(3670, 0.68, 0.84, 810, 450, 573, 2170, 858, 3290, 7200, 3140),
+        *(549, 0.07, 0.3, 0.936, 0.89, 1.15, 1270, 0, 1.1, 0.49, 0.18, 1.29),
     ),
     True: _Clk(
         *(2410, 0, 1.1, 700, 436, 786, 1712, 559, 3107, 6375, 2666),
-        *(534, 0.114, 0, 0.944, 1.07, 1.265, 1740, 1.66, 0.525, 0.565, 0.67, 1.23),
+        *(534, 0.114, 0, 0.944, 1, 1.265, 1740, 1.66, 0.525, 0.565, 0.67, 1.23),
     ),
 }
 # Of a step, beside its matrix instructions; by loads, and fragments of a wave.
 _STEP_CLK = {
-    **{(False, 4): 0, (False, 7): 40, (False, 8): -32, (False, 12): 19, (False, 14): 15},
-    **{(False, 16): -46, (True, 4): 74, (True, 8): 107, (True, 10): 96, (True, 12): 99},
-    **{(True, 14): 25, (True, 16): -9},
+    **{(False, 4): 42, (False, 7): 61, (False, 8): 30, (False, 12): 32, (False, 14): 17},
+    **{(False, 16): 0, (True, 4): 74, (True, 8): 107, (True, 10): 96, (True, 12): 99},
+    **{(True, 14): 25, (True, 16): 0},
 }
-_STEP_CLK_OF_BLOCKS = {(False, 4): 33, (False, 8): 67, (True, 4): 185, (True, 8): 111}
+_STEP_CLK_OF_BLOCKS = {(False, 4): 5, (False, 8): 23, (True, 4): 185, (True, 8): 111}
 
 # What keeps a step waiting overlaps: the greatest counts, and more the nearer others are.
 _OVERLAP = 12
@@ -116,6 +116,7 @@ def estimator(
     most = chunk(kernel, props)  # side by side on an XCD
     stages: int = kernel.params["steps_in_flight"]
     is_direct = stages > 1
+    again = _CLK[is_direct].again if at_once > 1 else 1
     fragments: int = tile_m * tile_n // (4 * kernel.params["mfma"] ** 2)
     clk = _CLK[is_direct]
     has_blocks = kernel.accepts["scales"] == [BLOCKS]
@@ -190,7 +191,7 @@ def estimator(
             of_step, filled = step_clk(at_once, most)
             loop += (rounds - 1) * steps * of_step
             memory += (rounds - 1) * steps * filled
-        outside = (begin + clk.fill * filled + end) * (1 + clk.again * (rounds - 1))
+        outside = (begin + clk.fill * filled + end) * (1 + again * (rounds - 1))
         written = clk.late * last * tile_clk / splits
         split = 0.0
         if splits > 1:
