@@ -16,7 +16,7 @@ from amdattn.device.manifest import KernelSpec
 from amdattn.errors import ManifestError
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.ops.gemm import grids, tile_cost
-from amdattn.ops.gemm.estimate import Estimate, Estimator
+from amdattn.ops.gemm.estimate import Estimate, Estimator, memory_rates
 from amdattn.ops.gemm.problem import WORD_BYTES, GemmProblem
 
 _LOAD_CLK = 80  # of a load, beside the latency of HBM
@@ -132,8 +132,7 @@ def estimator(
     tile_m, tile_n = kernel.tile["m"], kernel.tile["n"]
     tiles_m = -(-m // tile_m)
     at_once, _ = workgroups_per_cu(kernel, props)
-    hbm_bytes_per_clk = props.hbm_bytes_per_ns / num_xcds / clock_ghz
-    mall_bytes_per_clk = props.mall_bytes_per_ns / num_xcds / clock_ghz
+    hbm_bytes_per_clk, mall_bytes_per_clk = memory_rates(props, clock_ghz)
 
     # Loads are of whole fragments; of rows that do not exist they bring nothing.
     waves = kernel.workgroup[0] // LANES_PER_WAVE
@@ -212,7 +211,9 @@ def estimator(
         # A wave that cannot issue its next load makes no matrix instructions meanwhile.
         blocked = 1 - min(queue / (resident * under_way), 1)
         loads = max(of_cu * latency / asking, through_l1, in_turn)
-        loads = max(loads + _BLOCKED_LOSS * blocked * matrix, through_l2)
+        loads += _BLOCKED_LOSS * blocked * matrix
+        if loads < through_l2:
+            loads = through_l2
         alone = 0.0
         if full and late:
             # CUs with one more get more of HBM's bytes only if they ask for more. What is left of

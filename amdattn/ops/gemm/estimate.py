@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
+
+from amdattn.arch.props import DeviceProps
 
 
 class Estimate(NamedTuple):
@@ -27,3 +30,10 @@ class Estimator(NamedTuple):
 
     at_least: Callable[[int, int], float]
     estimate: Callable[[int, int], Estimate]
+
+
+@functools.lru_cache(maxsize=64)
+def memory_rates(props: DeviceProps, clock_ghz: float) -> tuple[float, float]:
+    """Bytes a clk that HBM, and the last level cache, have for an XCD."""
+    clk_per_ns = props.num_xcds * clock_ghz
+    return props.hbm_bytes_per_ns / clk_per_ns, props.mall_bytes_per_ns / clk_per_ns

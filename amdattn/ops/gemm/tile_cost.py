@@ -12,7 +12,7 @@ from typing import NamedTuple
 from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.op.occupancy import workgroups_per_cu
-from amdattn.ops.gemm.estimate import Estimate, Estimator
+from amdattn.ops.gemm.estimate import Estimate, Estimator, memory_rates
 from amdattn.ops.gemm.grids import WINDOW, chunk, lines_of_step, most_columns, tiles
 from amdattn.ops.gemm.problem import BLOCKS, SCALES_OF_ROWS, WORD_BYTES, GemmProblem
 
@@ -131,8 +131,7 @@ def estimator(
     step_bytes: float = (
         step * problem.element_bytes * problem.k_of_array / problem.k if problem.k else 0
     )
-    hbm_bytes_per_clk = props.hbm_bytes_per_ns / props.num_xcds / clock_ghz
-    mall_bytes_per_clk = props.mall_bytes_per_ns / props.num_xcds / clock_ghz
+    hbm_bytes_per_clk, mall_bytes_per_clk = memory_rates(props, clock_ghz)
     latency, mall_latency = arch.hbm_latency_ns * clock_ghz, arch.mall_latency_ns * clock_ghz
     row_bytes = problem.k_of_array * problem.element_bytes
     lines = lines_of_step(row_bytes) if not any(problem.by_k) else 1
@@ -173,12 +172,18 @@ def estimator(
         memory = rows_of(workgroups) * step_bytes / hbm_bytes_per_clk
         l2 = workgroups * through_l2
         arrives = latency + clk.wait + clk.queue * l2 + of_cu * through_l1
-        each = (of_cu * (matrix + beside), memory, l2, arrives / ahead)
-        slowest: float = sum(one**_OVERLAP for one in each) ** (1 / _OVERLAP)
+        work = of_cu * (matrix + beside)
+        each = work**_OVERLAP + memory**_OVERLAP + l2**_OVERLAP + (arrives / ahead) ** _OVERLAP
+        slowest: float = each ** (1 / _OVERLAP)
         return slowest, memory
 
+    arrives_clk = clk.arrive + clk.arrive_latencies * latency
+    part_clk = clk.add * mall_latency * -(-fragments // _ADDED_AT_ONCE)
+    part_clk += clk.own * tile_m * tile_n * 4 / arch.l1_bytes_per_clk
+
     def at_least(splits: int, columns: int) -> float:
-        return begin + end + (clk.arrive if splits > 1 else 0)
+        split = arrives_clk + splits * part_clk if splits > 1 else 0.0
+        return started + begin + end + split
 
     def estimate(splits: int, columns: int) -> Estimate:
         workgroups = -(-of_product * products * splits // props.num_xcds)  # of an XCD
@@ -199,11 +204,8 @@ def estimator(
             # An XCD's share of the last level cache holds what all of them write.
             held = props.mall_bytes / props.num_xcds**2
             sums = side_by_side * tile_m * tile_n * 4
-            split = clk.arrive + clk.arrive_latencies * latency
-            split += clk.through * sums / hbm_bytes_per_clk
+            split = arrives_clk + splits * part_clk + clk.through * sums / hbm_bytes_per_clk
             split += clk.sums * sums / (hbm_bytes_per_clk if sums > held else mall_bytes_per_clk)
-            of_tile = clk.add * mall_latency * -(-fragments // _ADDED_AT_ONCE)
-            split += splits * (of_tile + clk.own * tile_m * tile_n * 4 / arch.l1_bytes_per_clk)
         return Estimate(started + loop + outside + written + split, memory, loop, split)
 
     return Estimator(at_least, estimate)
