@@ -103,7 +103,7 @@ class Forward:
         if is_captured:
             # Kernels of a stream run one after the other: one workspace of a plan does for all.
             self._products.keep_workspaces()
-            for plan in self._attention.values():
+            for plan in (*self._attention.values(), self._sample):
                 if plan.workspace.total_bytes:
                     self._workspaces[id(plan)] = plan.new_workspace()
 
@@ -148,7 +148,12 @@ class Forward:
             state = model.state[: self.batch] if model.sampling.draws else None
             tokens = model.tokens[: self.batch]
             so_far = model.history[: self.batch] if model.sampling.penalises else None
-            self._sample.run(logits, state=state, tokens=so_far, out=tokens, stream=stream)
+            self._sample.run(
+                *(logits, so_far, state),
+                out=tokens,
+                workspace=self._workspaces.get(id(self._sample)),
+                stream=stream,
+            )
 
     def _normalise_heads(self, layer: Layer, stream: Any) -> None:
         """Where a model has it, of q and k before they are turned, each with its own weights.

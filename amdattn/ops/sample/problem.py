@@ -83,6 +83,21 @@ class SampleProblem:
         return self.temperature > 0
 
     @property
+    def has_top_k(self) -> bool:
+        """Whether it leaves any out."""
+        return self.draws and 0 < self.top_k < self.columns
+
+    @property
+    def has_top_p(self) -> bool:
+        """Whether it leaves any out."""
+        return self.draws and self.top_p < 1
+
+    @property
+    def limits(self) -> bool:
+        """Whether not all may be drawn."""
+        return self.has_top_k or self.has_top_p or (self.draws and self.min_p > 0)
+
+    @property
     def scale(self) -> float:
         """Of logits for logarithms in base 2."""
         return min(1 / (math.log(2) * self.temperature), FLOAT32_MAX) if self.draws else 0.0

@@ -22,7 +22,7 @@ from amdattn.ops.sample.problem import SampleProblem
 _LAYOUT = "rows of logits"
 
 
-def argmax(logits: Any, *, out: Any = None, stream: Any = None) -> Any:
+def argmax(logits: Any, *, out: Any = None, workspace: Any = None, stream: Any = None) -> Any:
     """The greatest of each row, the first one of equal ones.
 
     Parameters
@@ -32,6 +32,9 @@ def argmax(logits: Any, *, out: Any = None, stream: Any = None) -> Any:
         ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the device rows at
         any distance, elements of a row next to each other; on the host any strides.
     out : array, int32, (rows,), optional
+    workspace : device array, optional
+        ``plan_sample(...).new_workspace()``: several workgroups of a row meet there. Needed while a
+        graph is captured, where a plan has one.
     stream : hipStream_t, optional
         An int or a hip-python stream; defaults to the default stream.
 
@@ -50,7 +53,7 @@ def argmax(logits: Any, *, out: Any = None, stream: Any = None) -> Any:
     UnsupportedDeviceError, HipError
         The device is of another architecture; a HIP call failed.
     """
-    return sample(logits, 0.0, out=out, stream=stream)
+    return sample(logits, 0.0, out=out, workspace=workspace, stream=stream)
 
 
 def sample(
@@ -65,6 +68,7 @@ def sample(
     tokens: Any = None,
     state: Any = None,
     out: Any = None,
+    workspace: Any = None,
     stream: Any = None,
 ) -> Any:
     """A token of each row, drawn from the softmax of ``logits / temperature``.
@@ -97,6 +101,8 @@ def sample(
         device, so that a graph's replays draw anew. What is drawn of a row depends on its seed and
         its offset alone: rows that have both in common draw alike.
     out : array, int32, (rows,), optional
+    workspace : device array, optional
+        As of `argmax`.
     stream : hipStream_t, optional
 
     Returns
@@ -137,11 +143,11 @@ def sample(
     if state is not None and seed:
         raise ValueError(f"seed={seed} and state were given; there may be one of them")
     if plan.problem.draws and not view.on_device:
-        return _of_host(plan, logits, views, seed, state, out, handle)
+        return _of_host(plan, logits, views, seed, state, out, workspace, handle)
     if plan.problem.draws:
         given = _of_seed(seed, view.shape[0]) if state is None else state
         views["state"] = as_view(given, "state", handle)
-    (result,) = plan.execute(logits, tuple(views.values()), (out,), "", handle)
+    (result,) = plan.execute(logits, tuple(views.values()), (out,), "", handle, workspace)
     return result
 
 
@@ -152,6 +158,7 @@ def _of_host(
     seed: int,
     state: Any,
     out: Any,
+    workspace: Any,
     stream: int,
 ) -> Any:
     """Of arrays on the host, on the device: what is written in place has to be there."""
@@ -160,7 +167,7 @@ def _of_host(
     on_device["state"] = as_view(given, "state", stream)
     if not on_device["state"].on_device:
         raise TypeError("state is written in place: it must be in device memory")
-    (found,) = plan.execute(given, tuple(on_device.values()), (None,), "", stream)
+    (found,) = plan.execute(given, tuple(on_device.values()), (None,), "", stream, workspace)
     if out is None:
         return like(logits, found.numpy())
     target = output_view(out, "out", stream)
@@ -261,10 +268,11 @@ class SamplePlan(RunnablePlan[SampleProblem]):
         state: Any = None,
         *,
         out: Any = None,
+        workspace: Any = None,
         stream: Any = None,
     ) -> Any:
         """Run the plan on arrays of its shape; parameters and result as `sample`."""
         given = {"logits": logits, "tokens": tokens, "state": state}
         views, handle = self.views_of(given, stream)
-        (result,) = self.execute(logits, views, (out,), "", handle)
+        (result,) = self.execute(logits, views, (out,), "", handle, workspace)
         return result

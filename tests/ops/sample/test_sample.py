@@ -11,7 +11,7 @@ import pytest
 import amdattn
 from amdattn.device import manifest
 from amdattn.op.comparison import judge
-from amdattn.ops.sample.cases import SampleCase, cases, expected
+from amdattn.ops.sample.cases import OPERATION, SampleCase, cases, expected
 from amdattn.ops.sample.planning import SAMPLE
 from amdattn.ops.sample.reference import philox
 
@@ -50,20 +50,12 @@ OF_KERNELS = [
 @pytest.mark.parametrize("one", OF_KERNELS, ids=lambda one: f"{one.kernel} {one.problem.brief}")
 def test_cases(one: SampleCase) -> None:
     """The token that the reference draws, poisoned memory around, no finding, the offset behind."""
-    p, inputs = one.problem, one.inputs(1)
+    inputs = one.inputs(1)
     on_device = {name: amdattn.asarray(x) for name, x in inputs.items()}
-    options = {
-        **{"temperature": p.temperature, "top_k": p.top_k, "top_p": p.top_p, "min_p": p.min_p},
-        **{"repetition_penalty": p.repetition_penalty},
-    }
+    plan = OPERATION.plan_case(one, amdattn.device_props(), manifest.kernels())
+    assert {launch.kernel.name for launch in plan.launches} == {one.kernel}
     with amdattn.virtual.check():
-        out = amdattn.sample(
-            on_device["logits"],
-            **options,
-            tokens=on_device.get("tokens"),
-            state=on_device.get("state"),
-        )
-    found = {"out": out, **on_device}
+        found = {"out": plan.run(**on_device), **on_device}
     for name, must in expected(one, inputs).items():
         assert judge(found[name].numpy(), must.values, must.tolerance, 0.0), name
 
