@@ -225,6 +225,13 @@ def planned(problem: SampleProblem, props: DeviceProps) -> SamplePlan:
     return SamplePlan.of(planning.build(problem, props, planning.best(found.items), found))
 
 
+def _spread(shape: tuple[int, int], most: int) -> Any:
+    """Random integers below `most`."""
+    import numpy as np
+
+    return np.random.default_rng(0).integers(0, most, shape, np.int32)
+
+
 class SamplePlan(RunnablePlan[SampleProblem]):
     """A plan that can be run. Made by `plan_sample`; see `Plan` for what it holds."""
 
@@ -239,12 +246,14 @@ class SamplePlan(RunnablePlan[SampleProblem]):
                 present=p.history > 0,
                 condition="history",
                 layout=_LAYOUT,
+                typical=functools.partial(_spread, (p.rows, p.history), p.columns),
             ),
             OperandSpec(
                 *("state", "inout", (p.rows, 4), int32, ("row",)),
                 present=p.draws,
                 condition="temperature",
                 layout=_LAYOUT,
+                typical=functools.partial(_spread, (p.rows, 4), 2**20),
             ),
             OperandSpec("out", "out", (p.rows,), int32, (), layout=_LAYOUT),
         )
