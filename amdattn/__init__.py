@@ -205,7 +205,7 @@ def __getattr__(name: str) -> Any:
     elif name in _SUBMODULES:
         value = import_module(f"amdattn.{name}")
     else:
-        raise AttributeError(f"module 'amdattn' has no attribute {name!r}")
+        raise import_module("amdattn.elsewhere").missing(name, __name__, _HOME, ())
     globals()[name] = value
     return value
 

@@ -6,6 +6,8 @@ device. `docs/jax.md` has the versions that fit together, and what runs where.
 
 from __future__ import annotations
 
+from typing import Any
+
 try:
     import jax as _jax  # noqa: F401
 except ModuleNotFoundError as error:
@@ -45,3 +47,10 @@ __all__ = [
     "silu_and_mul",
     "zigzag_order",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    import amdattn
+    from amdattn import elsewhere
+
+    raise elsewhere.missing(name, __name__, __all__, amdattn.__all__)

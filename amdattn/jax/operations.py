@@ -15,6 +15,7 @@ from amdattn.jax.differentiation import apply, check, differentiable
 from amdattn.ops.attention.problem import axis_order
 from amdattn.ops.merge.problem import MergeProblem
 from amdattn.ops.norm.problem import NormProblem
+from amdattn.ops.norm.rms_norm import refuse_number
 
 
 @differentiable
@@ -33,6 +34,7 @@ def rms_norm(
     implementation_backward : {None, "xla"}
         Gradients: None: by kernels; "xla": in float32, by XLA.
     """
+    refuse_number(residual)
     return _norm(
         *as_arrays(x=x, weight=weight, residual=residual),
         eps=scalars.number("eps", eps),

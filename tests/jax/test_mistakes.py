@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 from jax import export
 
+import amdattn
 import amdattn.jax as aj
+from amdattn import elsewhere
 from amdattn.errors import UnsupportedProblem
+from tests.support.elsewhere import NAMES, named
 
 
 def normal(seed: int, *shape: int, dtype: Any = jnp.bfloat16) -> jax.Array:
@@ -177,3 +180,13 @@ def test_lists_of_lengths_and_sums_under_jit() -> None:
     same = aj.dot_product_attention(Q, Q, Q, key_value_seq_lengths=np.array([3, 8], np.int32))
     np.testing.assert_array_equal(found, same)
     np.testing.assert_array_equal(jax.jit(varlen)(SUMS), varlen(SUMS))
+
+
+def test_names_that_are_elsewhere() -> None:
+    """What is named exists, here or in amdattn; eps is no residual."""
+    for name in (*NAMES, *elsewhere.known()):
+        if not hasattr(aj, name):
+            for owner, target in named(aj, name):
+                assert hasattr(amdattn if owner == "amdattn" else aj, target)
+    with pytest.raises(TypeError, match="pass eps=1e-05"):
+        aj.rms_norm(A, A[0], 1e-5)

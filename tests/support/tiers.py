@@ -25,7 +25,7 @@ TIERS = ("fast", "device", "slow", "oracles")
 # By folder: all of it, or modules by name.
 ALL = ("",)
 FAST = {
-    "": ("user_files",),
+    "": ("elsewhere", "user_files"),
     "arch": ALL,
     "arrays": ("capsules", "edges_of_inputs", "element_types", "overlap"),
     "bench": (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import numbers
 from typing import Any, ClassVar
 
 from amdattn import scalars
@@ -68,6 +69,7 @@ def rms_norm(
     UnsupportedDeviceError, HipError
         The device is of another architecture; a HIP call failed.
     """
+    refuse_number(residual)
     handle = runtime.stream_handle(stream)
     views: tuple[View, ...] = as_view(x, "x", handle), as_view(weight, "weight", handle)
     if residual is not None:
@@ -93,6 +95,21 @@ def rms_norm(
         return _of_nothing(x, views, (out, residual_out), handle)
     results = plan.execute(x, views, (out, residual_out), "", handle)
     return results[0] if residual is None else results
+
+
+def refuse_number(residual: Any) -> None:
+    """In other libraries eps comes third.
+
+    Raises
+    ------
+    TypeError
+        The residual is a number.
+    """
+    if isinstance(residual, numbers.Real):
+        raise TypeError(
+            f"residual={residual!r} must be an array; eps is the fourth argument: pass "
+            f"eps={residual!r}"
+        )
 
 
 def plan_rms_norm(
