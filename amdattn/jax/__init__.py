@@ -27,13 +27,17 @@ from amdattn.jax.operations import merge_state, rms_norm
 from amdattn.jax.primitive import call
 from amdattn.jax.products import gemm, gemm_nt, grouped_gemm
 from amdattn.jax.targets import library as _library
+from amdattn.jax.tokens import apply_rotary_emb, argmax, embedding, sample
 
 _library()  # so that programs of other processes find their handler
 
 __all__ = [
+    "apply_rotary_emb",
+    "argmax",
     "call",
     "context_parallel_attention",
     "dot_product_attention",
+    "embedding",
     "flash_attn_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
@@ -44,6 +48,7 @@ __all__ = [
     "lowering_for",
     "merge_state",
     "rms_norm",
+    "sample",
     "silu_and_mul",
     "zigzag_order",
 ]

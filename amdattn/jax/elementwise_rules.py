@@ -9,9 +9,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from amdattn.jax.rules import Arrays, Axes, Rules
+from amdattn.jax.rules import Arrays, Axes, Rules, called
 from amdattn.ops import registry
+from amdattn.ops.embedding.problem import EmbeddingProblem
 from amdattn.ops.gated.problem import GatedProblem
+from amdattn.ops.rotary.problem import RotaryProblem
 
 
 def _specs_of(operation: str) -> Any:
@@ -60,7 +62,128 @@ def _gated_gradients(
     return {"gate": of_gate.astype(dtype), "up": (of_out * factor).astype(dtype)}
 
 
+# -- rotary embedding ------------------------------------------------------------------------------
+
+
+def _rotary_axes(problem: RotaryProblem, variant: str) -> dict[str, Axes]:
+    # Tokens are apart from each other where each has a position of its own.
+    tokens: Axes = (("tokens" if problem.positions == "tokens" else "seq",),)
+    if not problem.packed:
+        tokens = (("batch",), *tokens)
+    x: Axes = (*tokens, ("heads",), ("dim",))
+    k: Axes = (*tokens, ("heads_k",), ("dim",))
+    table: Axes = (("table",), ("half",))
+    return {
+        **{"x": x, "out": x, "k": k, "k_out": k, "cos": table, "sin": table},
+        **{"positions": tokens, "seqlen_offsets": (("one" if problem.packed else "batch",),)},
+    }
+
+
+def _rotary_lengths(problem: RotaryProblem) -> dict[str, int]:
+    return {
+        "one" if problem.packed else "batch": problem.batch,
+        "tokens" if problem.positions == "tokens" else "seq": problem.seqlen,
+        **{"heads": problem.heads, "heads_k": problem.heads_k, "dim": problem.head_dim},
+        **{"table": problem.table_rows, "half": problem.rotary_dim // 2},
+    }
+
+
+def _rotary_resized(problem: RotaryProblem, factors: Mapping[str, int]) -> RotaryProblem:
+    changed: dict[str, Any] = {"seqlen" if n == "tokens" else n: x for n, x in factors.items()}
+    return dataclasses.replace(problem, **changed)
+
+
+def _rotary_reference(problem: RotaryProblem, variant: str, inputs: Arrays) -> dict[str, jax.Array]:
+    at = jnp.arange(problem.seqlen)
+    if problem.positions == "tokens":
+        at = inputs["positions"]
+    elif problem.positions == "offsets":
+        at = inputs["seqlen_offsets"][:, None] + at
+    cos, sin = (inputs[name].astype(jnp.float32)[at][..., None, :] for name in ("cos", "sin"))
+    results = {"out": _turned(problem, inputs["x"], cos, sin)}
+    if problem.heads_k:
+        results["k_out"] = _turned(problem, inputs["k"], cos, sin)
+    return results
+
+
+def _turned(problem: RotaryProblem, x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
+    turned, rest = jnp.split(x.astype(jnp.float32), [problem.rotary_dim], axis=-1)
+    if problem.interleaved:
+        a, b = turned[..., ::2], turned[..., 1::2]
+    else:
+        a, b = jnp.split(turned, 2, axis=-1)
+    pairs = a * cos - b * sin, b * cos + a * sin
+    if problem.interleaved:
+        turned = jnp.stack(pairs, axis=-1).reshape(turned.shape)
+    else:
+        turned = jnp.concatenate(pairs, axis=-1)
+    return jnp.concatenate((turned, rest), axis=-1).astype(x.dtype)
+
+
+def _rotary_gradients(
+    problem: RotaryProblem, variant: str, inputs: Arrays, results: Arrays, of_results: Arrays
+) -> dict[str, jax.Array]:
+    """Turned back, by the same kernel."""
+    kept = {name: x for name, x in inputs.items() if x is not None}
+    named = {**kept, "x": of_results["out"], "sin": -inputs["sin"]}
+    if problem.heads_k:
+        named["k"] = of_results["k_out"]
+    found = called("rotary", problem, variant, named)
+    return {"x": found["out"]} | ({"k": found["k_out"]} if problem.heads_k else {})
+
+
+# -- embedding -------------------------------------------------------------------------------------
+
+
+def _embedding_axes(problem: EmbeddingProblem, variant: str) -> dict[str, Axes]:
+    rows: Axes = tuple((f"rows{i}",) for i in range(len(problem.shape)))
+    return {
+        **{"table": (("table",), ("columns",)), "indices": rows},
+        **{"out": (*rows, ("columns",))},
+    }
+
+
+def _embedding_lengths(problem: EmbeddingProblem) -> dict[str, int]:
+    rows = {f"rows{i}": length for i, length in enumerate(problem.shape)}
+    return {**rows, "table": problem.table_rows, "columns": problem.columns}
+
+
+def _embedding_resized(problem: EmbeddingProblem, factors: Mapping[str, int]) -> EmbeddingProblem:
+    shape = tuple(factors.get(f"rows{i}", length) for i, length in enumerate(problem.shape))
+    columns = factors.get("columns", problem.columns)
+    return dataclasses.replace(problem, shape=shape, columns=columns)
+
+
+def _embedding_gradients(
+    problem: EmbeddingProblem, variant: str, inputs: Arrays, results: Arrays, of_results: Arrays
+) -> dict[str, jax.Array]:
+    """XLA's sums of rows, in float32, rounded once."""
+    table = jnp.zeros((problem.table_rows, problem.columns), jnp.float32)
+    added = table.at[inputs["indices"]].add(of_results["out"].astype(jnp.float32))
+    return {"table": added.astype(of_results["out"].dtype)}
+
+
 RULES: dict[str, Rules] = {
+    "rotary": Rules(
+        specs=_specs_of("rotary"),
+        axes=_rotary_axes,
+        independent=("batch", "tokens", "heads"),
+        lengths=_rotary_lengths,
+        resized=_rotary_resized,
+        reference=_rotary_reference,
+        kept=lambda problem: frozenset({"cos", "sin", "positions", "seqlen_offsets"}),
+        gradients=_rotary_gradients,
+    ),
+    "embedding": Rules(
+        specs=_specs_of("embedding"),
+        axes=_embedding_axes,
+        independent=(*(f"rows{i}" for i in range(64)), "columns"),
+        lengths=_embedding_lengths,
+        resized=_embedding_resized,
+        reference=lambda problem, variant, inputs: {"out": inputs["table"][inputs["indices"]]},
+        kept=lambda problem: frozenset({"indices"}),
+        gradients=_embedding_gradients,
+    ),
     "gated_activation": Rules(
         specs=_specs_of("gated_activation"),
         axes=_gated_axes,
