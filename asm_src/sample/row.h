@@ -6,9 +6,10 @@
 #include "args/sample.h"
 // clang-format on
 
-// Of a float32, so that greater ones have greater keys; that of no number is 0.
+// Of a float32, so that greater ones have greater keys and both zeros the same; that of no number
+// is 0.
 __device__ __forceinline__ uint32_t key_of(float x) {
-  const uint32_t bits = __builtin_bit_cast(uint32_t, x);
+  const uint32_t bits = __builtin_bit_cast(uint32_t, x + 0.0f);
   if (x != x) return 0;
   return bits ^ (int32_t(bits) < 0 ? ~0u : 1u << 31);
 }

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from amdattn.arch.props import DeviceProps
-from amdattn.arrays.buffers import View
+from amdattn.arrays.buffers import View, empty
 from amdattn.arrays.dlpack import compact_strides
+from amdattn.arrays.interchange import asarray
 from amdattn.device import manifest
 from amdattn.device.kernarg import packer
 from amdattn.device.manifest import KernelSpec
+from amdattn.op.executor import RunnablePlan
 from amdattn.op.operation import Case as OperationCase, Operation
 from amdattn.op.plan import Address, PerRun, Stride
 from amdattn.op.spec import OperandSpec
@@ -32,6 +37,11 @@ def operation_subject(
         for case in operation.cases(kernel if own else None)
         if own or _launches(operation, case, kernel, props)
     ]
+    again = [
+        operation_case(operation, case, kernel, props, nth=nth)
+        for case in cases
+        for nth in range(1, _times(operation, case, kernel, props) if own else 1)
+    ]
     tame, *others = (
         [operation_case(operation, case, kernel, props, wild=wild) for case in cases]
         for wild in ("", *_WILD)
@@ -42,7 +52,7 @@ def operation_subject(
         for one, other in zip(tame, some, strict=True)
         if one.buffers != other.buffers
     ]
-    return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, (*tame, *wild))
+    return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, (*tame, *again, *wild))
 
 
 def is_own(operation: Operation[Any, Any], kernel: KernelSpec) -> bool:
@@ -60,6 +70,33 @@ def _launches(
     return any(launch.kernel is kernel for launch in plan.launches)
 
 
+def _times(
+    operation: Operation[Any, Any],
+    case: OperationCase[Any],
+    kernel: KernelSpec,
+    props: DeviceProps,
+) -> int:
+    """How often a plan launches the kernel."""
+    plan = operation.plan(case.problem, props, manifest.kernels(), kernel.name)
+    return [launch.kernel for launch in plan.launches].count(kernel)
+
+
+def _left(
+    plan: RunnablePlan[Any], inputs: Mapping[str, NDArray[Any]], nth: int
+) -> dict[str, bytes]:
+    """What regions hold behind the first `nth` launches."""
+    first = dataclasses.replace(plan, launches=plan.launches[:nth])
+    workspace, specs = first.new_workspace(), first.specs()
+    views, stream = first.views_of({name: asarray(x) for name, x in inputs.items()}, None)
+    results = tuple(empty(specs[name].shape, specs[name].dtype.name) for name in first.result_names)
+    first.execute(None, views, results, "", stream, workspace)
+    held = workspace.numpy().tobytes()
+    return {
+        region.name: held[region.offset : region.offset + region.nbytes]
+        for region in plan.workspace.regions
+    }
+
+
 def operation_case(
     operation: Operation[Any, Any],
     case: OperationCase[Any],
@@ -69,6 +106,7 @@ def operation_case(
     run: int = 1,
     at_rest: int = 0,
     wild: str = "",
+    nth: int = 0,
 ) -> Case:
     """One launch of one of an operation's kernels.
 
@@ -84,12 +122,18 @@ def operation_case(
     wild : {"", "wild", "nothing"}
         Some of what an earlier launch writes is minus infinity, as the logarithm of no key is, or
         infinite or none; or no number is any, so that whole waves go the way of those.
+    nth : int
+        Of several launches of the kernel in a plan which one. Behind the first one regions hold
+        what those before have left.
     """
     named = kernel.name if is_own(operation, kernel) else ""
     plan = operation.plan(case.problem, props, manifest.kernels(), named)
-    nth = next(i for i, launch in enumerate(plan.launches) if launch.kernel is kernel)
-    launch = plan.launches[nth]
-    written = frozenset[str]().union(*(earlier.writes for earlier in plan.launches[:nth]))
+    its = [i for i, launch in enumerate(plan.launches) if launch.kernel is kernel]
+    at = its[nth]
+    launch, again = plan.launches[at], nth > 0
+    left = _left(plan, case.inputs(_SEED), at) if again else {}
+    written = frozenset[str]().union(*(earlier.writes for earlier in plan.launches[:at]))
+    finished = frozenset[str]().union(*(later.writes for later in plan.launches[at + 1 :]))
     specs = plan.specs(case.variant)
     buffers, operands = [], {}
     for name, array in case.inputs(_SEED).items():
@@ -100,10 +144,17 @@ def operation_case(
     for spec in specs.values():
         if spec.role == "out" and spec.name in launch.writes:
             is_sum = spec.name in launch.updates & written
-            buffers.append(_sums(spec) if is_sum else unwritten(spec.name, spec.nbytes))
-    read_later = frozenset[str]().union(*(later.reads for later in plan.launches[nth + 1 :]))
+            if spec.name in finished and len(its) > 1:  # of which a part may be left to a later one
+                data = b"\xff" * spec.nbytes
+                buffers.append(Buffer(spec.name, spec.nbytes, data, output=True))
+            else:
+                buffers.append(_sums(spec) if is_sum else unwritten(spec.name, spec.nbytes))
+    read_later = frozenset[str]().union(*(later.reads for later in plan.launches[at + 1 :]))
     for region in plan.workspace.regions:
-        if region.name in launch.updates & written:
+        if again and region.name in written:
+            is_read = region.name in launch.writes & read_later
+            buffers.append(Buffer(region.name, region.nbytes, left[region.name], output=is_read))
+        elif region.name in launch.updates & written:
             buffers.append(_sums(region))
         elif region.init == "none" and region.name in launch.writes & read_later:
             # Of which a part may be left as it is, such as rows that no sequence has.
@@ -113,10 +164,10 @@ def operation_case(
         elif region.init == "none":
             buffers.append(Buffer(region.name, region.nbytes))
         else:
-            left = region.init == "zero_at_rest"
-            word = at_rest.to_bytes(8, "little") if left else bytes(8)
+            is_at_rest = region.init == "zero_at_rest"
+            word = at_rest.to_bytes(8, "little") if is_at_rest else bytes(8)
             data = (word * -(-region.nbytes // 8))[: region.nbytes]
-            contract = "zero_at_end" if left else ""
+            contract = "zero_at_end" if is_at_rest else ""
             buffers.append(Buffer(region.name, region.nbytes, data, contract=contract))
     for spec in specs.values():
         strides = compact_strides(spec.shape)
