@@ -16,7 +16,7 @@ from amdattn.op.options import REQUIRED, Option
 from amdattn.ops.sample import planning
 from amdattn.ops.sample.planning import SAMPLE
 from amdattn.ops.sample.problem import SampleProblem
-from amdattn.ops.sample.reference import drawn
+from amdattn.ops.sample.reference import drawn, noise
 from amdattn.ops.sample.sample import SamplePlan, planned
 
 _DTYPES = ("float32", "bfloat16", "float16")
@@ -24,7 +24,15 @@ _DTYPES = ("float32", "bfloat16", "float16")
 
 @dataclass(frozen=True)
 class SampleCase(Case[SampleProblem]):
-    """Normally distributed logits, of a standard deviation of 3."""
+    """Normally distributed logits, of a standard deviation of 3.
+
+    Attributes
+    ----------
+    near : bool
+        The two best scores of a row are 1e-4 apart.
+    """
+
+    near: bool = False
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
         """Random host arrays by operand, the same for the same seed."""
@@ -35,6 +43,12 @@ class SampleCase(Case[SampleProblem]):
             found["tokens"] = rng.integers(-2, p.columns + 2, (p.rows, p.history), np.int32)
         if p.draws:
             found["state"] = rng.integers(0, 2**40, (p.rows, 2), np.int64).view(np.int32)
+        if self.near:
+            for x, state in zip(logits, found["state"].view(np.int64), strict=True):
+                of_noise = noise(int(state[0]), int(state[1]), p.columns)
+                x[-1] = 30
+                x[-9] = 30 + (of_noise[-1] - of_noise[-9] + 1e-4) / p.scale
+            found["logits"] = logits
         return found
 
 
@@ -67,6 +81,8 @@ def cases(row: KernelSpec | None) -> Iterator[SampleCase]:
             for columns in (1, 65, 4095 + i) if i % 2 else (63, 64, 1000):
                 problem = SampleProblem(1 + columns % 3, columns, dtype, **options)
                 yield SampleCase(problem, kernel="" if row is None else row.name)
+        if row is not None and dtype == "float32":
+            yield SampleCase(SampleProblem(2, 2100, dtype), kernel=row.name, near=True)
 
 
 def larger(on_gpu: bool) -> Iterator[SampleCase]:
