@@ -86,6 +86,11 @@ if TYPE_CHECKING:
         plan_gemm as plan_gemm,
         supports_gemm as supports_gemm,
     )
+    from amdattn.ops.layer_norm.layer_norm import (
+        LayerNormPlan as LayerNormPlan,
+        layer_norm as layer_norm,
+        plan_layer_norm as plan_layer_norm,
+    )
     from amdattn.ops.merge.merge_state import (
         MergePlan as MergePlan,
         merge_state as merge_state,
@@ -153,6 +158,9 @@ _HOME = {
     "grouped_gemm": "ops.gemm.gemm",
     "plan_gemm": "ops.gemm.plans",
     "supports_gemm": "ops.gemm.plans",
+    "LayerNormPlan": "ops.layer_norm.layer_norm",
+    "layer_norm": "ops.layer_norm.layer_norm",
+    "plan_layer_norm": "ops.layer_norm.layer_norm",
     "MergePlan": "ops.merge.merge_state",
     "merge_state": "ops.merge.merge_state",
     "plan_merge_state": "ops.merge.merge_state",

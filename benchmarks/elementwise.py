@@ -1,4 +1,4 @@
-"""Prints operations that only move rows, or compute element by element, beside their bar, modelled.
+"""Prints operations of rows that move or compute element by element beside their bar, modelled.
 
     python -m benchmarks.elementwise OPERATION [--dtype bfloat16] [--every]
                                      [--clock-mhz 2100] [--shapes SIZE,SIZE... ...]
@@ -26,9 +26,11 @@ from amdattn.device import manifest, runtime
 from amdattn.op import launch
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec
+from amdattn.op.workspace import Region
 from amdattn.ops import registry
 from amdattn.ops.embedding.problem import EmbeddingProblem
 from amdattn.ops.gated.problem import ACTIVATIONS, GatedProblem
+from amdattn.ops.layer_norm.problem import NARROW, LayerNormProblem
 from amdattn.ops.rotary.problem import RotaryProblem
 from benchmarks.performance_model.micro import hbm_rate
 
@@ -42,7 +44,9 @@ class Memory:
     """Device memory for the largest plan; of what it holds only indices matter for the time."""
 
     def __init__(self, plans: list[Any]) -> None:
-        most = max(sum(map(_room, plan.specs().values())) for plan in plans)
+        most = max(
+            sum(map(_room, (*plan.specs().values(), *plan.workspace.regions))) for plan in plans
+        )
         self._base = runtime.get().malloc(most)
 
     def operands(self, plan: Any) -> dict[str, Operand]:
@@ -59,10 +63,14 @@ class Memory:
                 runtime.get().upload(at, host.ctypes.data, host.nbytes, 0)
                 runtime.synchronize()
             at += _room(spec)
+        for region in plan.workspace.regions:
+            runtime.get().clear(at, region.nbytes, 0)
+            found[region.name] = Operand(at, {})
+            at += _room(region)
         return found
 
 
-def _room(spec: OperandSpec) -> int:
+def _room(spec: OperandSpec | Region) -> int:
     return -(-spec.nbytes // _APART) * _APART
 
 
@@ -102,10 +110,25 @@ def _embedding(dtype: str, shapes: list[Sizes]) -> Iterator[EmbeddingProblem]:
         yield EmbeddingProblem((rows,), columns, table_rows, dtype)
 
 
+def _layer_norm(dtype: str, shapes: list[Sizes]) -> Iterator[LayerNormProblem]:
+    """Rows and columns, of every combination of options; as HipKittens has them: B16 D2048."""
+    plain: dict[str, Any] = {"bias": True}
+    fused = {**plain, "residual": True, "dropout_p": 0.1}
+    ways = plain, {**plain, "residual": True}, fused
+    narrow = {**plain, "to": NARROW}, {**fused, "to": NARROW}, {"rms": True, "to": NARROW}
+    every = [(rows, 4096) for rows in (1, 16, 64, 256, 512, 2048, 8192)]
+    for rows, columns in shapes or every:
+        for options in (*ways, *narrow) if rows in (256, 2048) or shapes else ways:
+            yield LayerNormProblem((rows,), columns, dtype, **options)
+    for tokens in () if shapes else (1024, 4096, 8192, 16384):
+        yield LayerNormProblem((16 * tokens,), 2048, dtype, **fused)
+
+
 _PROBLEMS: dict[str, Callable[[str, list[Sizes]], Iterator[Any]]] = {
     "gated_activation": _gated,
     "rotary": _rotary,
     "embedding": _embedding,
+    "layer_norm": _layer_norm,
 }
 
 

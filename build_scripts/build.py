@@ -26,6 +26,7 @@ from build_scripts.gemm_members import gemm_members
 from build_scripts.gemm_mx_members import gemm_mx_members
 from build_scripts.gemm_tiles_members import gemm_tiles_members
 from build_scripts.index_members import index_members
+from build_scripts.layer_norm_members import layer_norm_members
 from build_scripts.limits import workgroups
 from build_scripts.memo import compile_changed
 from build_scripts.merge_members import merge_members
@@ -101,6 +102,7 @@ def _table() -> Iterator[KernelBuild]:
         *quantize_members(),
         *elementwise_members(),
         *sample_members(),
+        *layer_norm_members(),
     )
     for arch in ARCHITECTURES:
         for member in members:

@@ -17,6 +17,7 @@ _HOME = {
     "embedding": "amdattn.ops.embedding.cases",
     "gated_activation": "amdattn.ops.gated.cases",
     "gemm": "amdattn.ops.gemm.cases",
+    "layer_norm": "amdattn.ops.layer_norm.cases",
     "merge_state": "amdattn.ops.merge.cases",
     "prefill": "amdattn.ops.prefill.cases",
     "quantize_fp8": "amdattn.ops.quantize.cases",

@@ -4,6 +4,7 @@
 #pragma once
 #include "quantize/chunk.h"
 #include "quantize/narrow.h"
+#include "quantize/store.h"
 
 // kWhole: every lane has a chunk of its own in every step.
 template <class Chunk, int kWidth, int kLanes, int kSteps, bool kWhole>
@@ -46,9 +47,9 @@ class Columns {
       }
       Global<uint8_t>* to = row + at(s);
       if (kWhole || left >= kWidth)
-        store_all(to, bits);
+        store_all<kWidth>(to, bits);
       else
-        store_last(left, to, bits);
+        store_last<kWidth>(left, to, bits);
     }
   }
 
@@ -57,30 +58,6 @@ class Columns {
   __device__ __forceinline__ uint32_t at(int s) const {
     const int here = own(s), last = count_ - kWidth;
     return kWhole || here < last ? here : last;
-  }
-  static __device__ __forceinline__ void store_all(Global<uint8_t>* to, uint64_t bits) {
-    if constexpr (kWidth == 8) store_at_any_byte(to, bits);
-    if constexpr (kWidth == 4) store_at_any_byte(to, uint32_t(bits));
-    if constexpr (kWidth == 1) *to = uint8_t(bits);
-  }
-  // The last `count` only, fewer than all.
-  static __device__ __forceinline__ void store_last(int count, Global<uint8_t>* to, uint64_t bits) {
-    to += kWidth - count;
-    bits >>= 8 * (kWidth - count);
-    if constexpr (kWidth == 8)
-      if (count & 4) {
-        store_at_any_byte(to, uint32_t(bits));
-        to += 4;
-        bits >>= 32;
-      }
-    if constexpr (kWidth >= 4) {
-      if (count & 2) {
-        store_at_any_byte(to, uint16_t(bits));
-        to += 2;
-        bits >>= 16;
-      }
-      if (count & 1) *to = uint8_t(bits);
-    }
   }
   int lane_, first_, count_;
   Chunk x_[kSteps];

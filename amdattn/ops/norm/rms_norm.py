@@ -17,6 +17,7 @@ from amdattn.op.operands import check_placement, check_shape, row_step, same_ele
 from amdattn.op.outputs import output_view
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
+from amdattn.ops.layer_norm.layer_norm import normalised
 from amdattn.ops.norm import planning
 from amdattn.ops.norm.problem import NormProblem
 
@@ -27,13 +28,21 @@ def rms_norm(
     residual: Any = None,
     eps: float = 1e-6,
     *,
+    dropout_p: float = 0.0,
+    seed: int = 0,
+    state: Any = None,
+    out_dtype: Any = None,
+    scale: Any = None,
     out: Any = None,
     residual_out: Any = None,
+    out_scale: Any = None,
+    workspace: Any = None,
     stream: Any = None,
 ) -> Any:
     """``x * weight / sqrt(mean(x^2) + eps)`` along the last axis, in float32, rounded once.
 
-    With a residual x is ``x + residual``, rounded to its type, which is returned, too.
+    With a residual x is ``x + residual``, rounded to its type, which is returned, too; with dropout
+    ``dropout(x) + residual``.
 
     Parameters
     ----------
@@ -46,6 +55,8 @@ def rms_norm(
     residual : array, like x, (..., columns), optional
     eps : float
         At least 0. Rows of zeros are then zeros; with 0 they are NaN.
+    dropout_p, seed, state, out_dtype, scale, out_scale, workspace
+        As of `layer_norm`: dropout of x, and results of 8 bits, with `out_dtype` or `scale`.
     out, residual_out : array, like x, optional
         Written instead of new arrays. Each may be `x` or `residual` itself, which is overwritten
         (``residual_out=residual`` is the sum in place); else they share no memory with the inputs.
@@ -59,6 +70,8 @@ def rms_norm(
         Of the kind of `x`. Rows whose squares do not fit float32 are 0.
     residual_out : array, like x
         Only with a residual.
+    scale : array, float32, (..., 1)
+        Only with results of 8 bits, as of `layer_norm`.
 
     Raises
     ------
@@ -70,6 +83,17 @@ def rms_norm(
         The device is of another architecture; a HIP call failed.
     """
     refuse_number(residual)
+    if dropout_p or out_dtype is not None or scale is not None:
+        inputs = {"x": x, "weight": weight, "residual": residual}
+        options: dict[str, Any] = {"dropout_p": dropout_p, "seed": seed, "state": state}
+        options |= {"out_dtype": out_dtype, "scale": scale}
+        options |= {"workspace": workspace, "stream": stream}
+        return normalised(inputs, eps, (out, residual_out, out_scale), rms=True, **options)
+    if seed or state is not None or workspace is not None or out_scale is not None:
+        named = {"seed": seed or None, "state": state, "workspace": workspace}
+        name = next((name for name, one in named.items() if one is not None), "out_scale")
+        needed = "out_dtype" if name == "out_scale" else "dropout_p"
+        raise ValueError(f"{name} was given, but no {needed}")
     handle = runtime.stream_handle(stream)
     views: tuple[View, ...] = as_view(x, "x", handle), as_view(weight, "weight", handle)
     if residual is not None:

@@ -1,0 +1,1 @@
+"""Normalisation of rows with a mean, a bias, dropout and results of 8 bits."""
