@@ -91,6 +91,9 @@ if TYPE_CHECKING:
         layer_norm as layer_norm,
         plan_layer_norm as plan_layer_norm,
     )
+    from amdattn.ops.layer_norm_backward.execution import (
+        layer_norm_backward as layer_norm_backward,
+    )
     from amdattn.ops.merge.merge_state import (
         MergePlan as MergePlan,
         merge_state as merge_state,
@@ -161,6 +164,7 @@ _HOME = {
     "LayerNormPlan": "ops.layer_norm.layer_norm",
     "layer_norm": "ops.layer_norm.layer_norm",
     "plan_layer_norm": "ops.layer_norm.layer_norm",
+    "layer_norm_backward": "ops.layer_norm_backward.execution",
     "MergePlan": "ops.merge.merge_state",
     "merge_state": "ops.merge.merge_state",
     "plan_merge_state": "ops.merge.merge_state",

@@ -22,6 +22,7 @@ from amdattn.jax.context_parallel import context_parallel_attention, zigzag_orde
 from amdattn.jax.decode import flash_attn_with_kvcache
 from amdattn.jax.dot_product_attention import dot_product_attention
 from amdattn.jax.elementwise import gelu_and_mul, silu_and_mul
+from amdattn.jax.layer_norm import layer_norm
 from amdattn.jax.lowering_device import lowering_for
 from amdattn.jax.operations import merge_state, rms_norm
 from amdattn.jax.primitive import call
@@ -45,6 +46,7 @@ __all__ = [
     "gemm",
     "gemm_nt",
     "grouped_gemm",
+    "layer_norm",
     "lowering_for",
     "merge_state",
     "rms_norm",

@@ -59,13 +59,19 @@ def _kept(problem: NormProblem) -> frozenset[str]:
     return frozenset({"weight", "residual_out" if problem.residual else "x"})
 
 
+def groups_of(rows: int) -> int:
+    """Those that rows are cut in."""
+    groups = math.gcd(rows, _GROUPS)
+    while groups > 1 and rows // groups < _LEAST_ROWS:
+        groups //= 2
+    return groups
+
+
 def _gradients(
     problem: NormProblem, variant: str, inputs: Arrays, results: Arrays, of_results: Arrays
 ) -> dict[str, jax.Array]:
     """Of x, the weight and the residual, which has that of x."""
-    groups = math.gcd(problem.rows, _GROUPS)
-    while groups > 1 and problem.rows // groups < _LEAST_ROWS:
-        groups //= 2
+    groups = groups_of(problem.rows)
     backward = NormBackwardProblem(
         *(groups, problem.rows // groups, problem.columns, problem.dtype, problem.residual),
         eps=problem.eps,

@@ -12,6 +12,7 @@ from amdattn import scalars
 from amdattn.dtypes import as_dtype
 from amdattn.jax.arguments import as_arrays
 from amdattn.jax.differentiation import apply, check, differentiable
+from amdattn.jax.layer_norm import normalised
 from amdattn.ops.attention.problem import axis_order
 from amdattn.ops.merge.problem import MergeProblem
 from amdattn.ops.norm.problem import NormProblem
@@ -25,16 +26,29 @@ def rms_norm(
     residual: Any = None,
     eps: float = 1e-6,
     *,
+    dropout_p: float = 0.0,
+    state: Any = None,
     implementation_backward: str | None = None,
 ) -> Any:
     """`amdattn.rms_norm` in JAX; parameters and results as there.
 
     Parameters
     ----------
+    dropout_p, state
+        As of `amdattn.jax.layer_norm`, which tells of the state as a result, too.
     implementation_backward : {None, "xla"}
         Gradients: None: by kernels; "xla": in float32, by XLA.
     """
     refuse_number(residual)
+    if dropout_p or state is not None:
+        x, weight, residual, state = as_arrays(x=x, weight=weight, residual=residual, state=state)
+        return normalised(
+            *(x, weight, None, residual, state),
+            eps=scalars.number("eps", eps),
+            dropout_p=scalars.number("dropout_p", dropout_p),
+            rms=True,
+            implementation_backward=check(implementation_backward),
+        )
     return _norm(
         *as_arrays(x=x, weight=weight, residual=residual),
         eps=scalars.number("eps", eps),

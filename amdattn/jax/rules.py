@@ -93,6 +93,8 @@ _HOME = {
     "rotary": "amdattn.jax.elementwise_rules",
     "sample": "amdattn.jax.sample_rules",
     "gemm": "amdattn.jax.product_rules",
+    "layer_norm": "amdattn.jax.layer_norm_rules",
+    "layer_norm_backward": "amdattn.jax.layer_norm_rules",
     "rms_norm": "amdattn.jax.norm_rules",
     "rms_norm_backward": "amdattn.jax.norm_rules",
     "merge_state": "amdattn.jax.merge_rules",

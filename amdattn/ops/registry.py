@@ -18,6 +18,7 @@ _HOME = {
     "gated_activation": "amdattn.ops.gated.cases",
     "gemm": "amdattn.ops.gemm.cases",
     "layer_norm": "amdattn.ops.layer_norm.cases",
+    "layer_norm_backward": "amdattn.ops.layer_norm_backward.cases",
     "merge_state": "amdattn.ops.merge.cases",
     "prefill": "amdattn.ops.prefill.cases",
     "quantize_fp8": "amdattn.ops.quantize.cases",

@@ -7,11 +7,14 @@
 
 class Dropout {
  public:
-  // `state`: a seed and an offset.
-  __device__ __forceinline__ Dropout(uint64_t state, uint32_t threshold, float kept)
+  // `state`: a seed and an offset, of which `behind` less counts.
+  __device__ __forceinline__ Dropout(uint64_t state, uint32_t threshold, float kept,
+                                     uint32_t behind = 0)
       : threshold_(threshold), kept_(kept) {
     const auto* words = (Constant<u32x4>*)state;
     state_ = *words;
+    const uint64_t offset = (state_[2] | uint64_t(state_[3]) << 32) - behind;
+    state_[2] = offset, state_[3] = offset >> 32;
   }
   // The offset behind this launch.
   __device__ __forceinline__ uint64_t next() const {

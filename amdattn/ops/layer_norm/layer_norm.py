@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from amdattn import scalars
 from amdattn.arch.architectures import Architecture
 from amdattn.arch.props import DeviceProps, as_device_props
-from amdattn.arrays.buffers import DeviceArray, View, upload
+from amdattn.arrays.buffers import View, upload
 from amdattn.arrays.interchange import as_view, asarray, like
 from amdattn.device import manifest, runtime
 from amdattn.dtypes import FLOAT32, DType, as_dtype
@@ -178,7 +178,7 @@ def normalised(
         results = _of_nothing(kind, plan, named, given, handle)
     else:
         if plan.problem.draws:
-            state = _of_seed(seed) if state is None else state
+            state = state_of(seed, 0) if state is None else state
             named["state"] = as_view(state, "state", handle)
         if plan.problem.draws and not view.on_device:
             results = _of_host(plan, kind, named, given, state, handle)
@@ -214,12 +214,13 @@ def _type_of(given: Any, out: Any, dtype: DType, arch: Architecture, stream: int
     return own[name]
 
 
-def _of_seed(seed: int) -> DeviceArray:
+def state_of(seed: int, offset: int, on_device: bool = True) -> Any:
     """A state for one call."""
     import numpy as np
 
-    made_of = np.array([np.uint64(seed % 2**64).astype(np.int64), 0], np.int64)
-    return upload(made_of.view(np.int32))
+    seed = scalars.integer("seed", seed) % 2**64
+    words = np.array([np.uint64(seed).astype(np.int64), offset], np.int64).view(np.int32)
+    return upload(words) if on_device else words
 
 
 def _of_host(

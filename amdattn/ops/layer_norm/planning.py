@@ -54,12 +54,15 @@ def cost_clk(kernel: KernelSpec, problem: LayerNormProblem, props: DeviceProps) 
     vector: float = params["steps"] * of_chunk + _WAVE_CLK * (1 + math.log2(waves))
     count = workgroups(kernel, problem)
     of_cu = -(-count // props.num_cus)
-    shared = of_cu * vector * max(1, waves / arch.simds_per_cu)
+    shared = math.ceil(of_cu * waves / arch.simds_per_cu) * vector
     last = -(-count // props.num_xcds) * waves * arch.dispatch_wave_clk + vector
     hbm_bytes_per_clk = props.hbm_bytes_per_ns / props.peak_clock_ghz
-    stream = problem.nbytes / hbm_bytes_per_clk
-    fixed: float = arch.first_fetch_clk + props.hbm_latency_clk + _TRIP_CLK
-    return fixed + max(shared, last, stream)
+    written = (problem.nbytes - problem.read_bytes) / hbm_bytes_per_clk
+    at_the_end = min(written, arch.l2_bytes * props.num_xcds / hbm_bytes_per_clk)
+    stream = problem.nbytes / hbm_bytes_per_clk - at_the_end
+    fixed = arch.first_fetch_clk + props.hbm_latency_clk + _TRIP_CLK
+    slowest: float = max(shared, last, stream)
+    return fixed + slowest + at_the_end  # what the L2s hold is written then
 
 
 def choices(

@@ -165,9 +165,16 @@ class LayerNormProblem:
         return of_element * self.rows * self.columns
 
     @property
+    def read_bytes(self) -> int:
+        """Bytes of what is read, each counted once."""
+        of_rows = (1 + self.residual) * self.itemsize * self.rows * self.columns
+        of_columns = (1 + self.bias) * self.weight_element.itemsize * self.columns
+        given = self.scales * (not self.makes_scale)
+        return of_rows + of_columns + FLOAT32.itemsize * given + 16 * self.draws
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all operands, each counted once."""
-        of_column = (1 + self.bias) * self.weight_element.itemsize
-        of_element = (1 + 2 * self.residual) * self.itemsize + (1 if self.narrow else self.itemsize)
-        of_rows = of_element * self.rows * self.columns
-        return of_rows + of_column * self.columns + FLOAT32.itemsize * self.scales + 16 * self.draws
+        of_element = 1 if self.narrow else self.itemsize
+        written = (of_element + self.residual * self.itemsize) * self.rows * self.columns
+        return self.read_bytes + written + FLOAT32.itemsize * self.scales * self.makes_scale

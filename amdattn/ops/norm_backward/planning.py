@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates
@@ -35,12 +36,31 @@ def mismatches(kernel: KernelSpec, problem: NormBackwardProblem) -> list[Mismatc
     return found
 
 
-def slices(kernel: KernelSpec, problem: NormBackwardProblem) -> int:
+class OfGroups(Protocol):
+    """Sizes of gradients of rows."""
+
+    @property
+    def groups(self) -> int:
+        """Of rows."""
+        ...
+
+    @property
+    def rows(self) -> int:
+        """Of a group."""
+        ...
+
+    @property
+    def columns(self) -> int:
+        """Of a row."""
+        ...
+
+
+def slices(kernel: KernelSpec, problem: OfGroups) -> int:
     """Workgroups that share the columns of a row."""
     return -(-problem.columns // kernel.tile["columns"])
 
 
-def block_rows(kernel: KernelSpec, problem: NormBackwardProblem, props: DeviceProps) -> int:
+def block_rows(kernel: KernelSpec, problem: OfGroups, props: DeviceProps) -> int:
     """Rows of a group that a workgroup has, one after the other: a multiple of those at once."""
     of_workgroup = kernel.workgroup[0] // LANES_PER_WAVE
     per_cu = max(1, min(workgroups_per_cu(kernel, props)[0], _WAVES_OF_CU // of_workgroup))
@@ -51,7 +71,7 @@ def block_rows(kernel: KernelSpec, problem: NormBackwardProblem, props: DevicePr
     return -(-tiles // wanted) * at_once
 
 
-def blocks(kernel: KernelSpec, problem: NormBackwardProblem, props: DeviceProps) -> int:
+def blocks(kernel: KernelSpec, problem: OfGroups, props: DeviceProps) -> int:
     """Of the rows of a group."""
     return -(-problem.rows // block_rows(kernel, problem, props))
 

@@ -1,0 +1,1 @@
+"""Gradients of normalised rows, of all that `layer_norm` does."""
