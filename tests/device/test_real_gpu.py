@@ -480,6 +480,7 @@ def test_the_page_names_every_product_and_what_it_counts():
     }
     assert ops == {
         "rms_norm",
+        "norm",
         "attn_decode",
         "gemm_nt",
         "merge_state",

@@ -51,6 +51,7 @@ _NAMES: tuple[tuple[Any, str], ...] = (
     (128, "head_dim"),
     (64, "heads_at_once"),
 )
+_PLAIN = {"rms": False, "residual": False}
 COMMON = {name: default for default, names in _NAMES for name in names.split()}
 # Those that have another one, and why.
 OWN: dict[str, dict[str, Any]] = {
@@ -91,6 +92,26 @@ OWN: dict[str, dict[str, Any]] = {
             ("sample.sample", {"seed": 0}),
         )
     },
+    # As PyTorch's layer_norm; a state that one call has advanced.
+    **{
+        f"{module}.{name}": {"eps": 1e-5, **more}
+        for module, name, more in (
+            ("ops.layer_norm.layer_norm", "layer_norm", {}),
+            (
+                "ops.layer_norm.problem",
+                "LayerNormProblem",
+                {**_PLAIN, "to": "same", "scale": "made"},
+            ),
+            *(
+                (f"ops.layer_norm_backward.{name}", function, {"rms": False, "behind": 1, **more})
+                for name, function, more in (
+                    ("execution", "layer_norm_backward", {"bias": True}),
+                    ("problem", "LayerNormBackwardProblem", _PLAIN),
+                )
+            ),
+        )
+    },
+    "ops.layer_norm.layer_norm.state_of": {"on_device": True},
     # Scores of N(0, 1), and the first row of the first head.
     "bench.inputs.Head": {"sd": 1.0, **dict.fromkeys(("log_norms", "rising", "above", "at"), 0.0)},
     "bench.inputs.Place": {"row": 0, "head": 0},
