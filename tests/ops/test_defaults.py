@@ -100,7 +100,7 @@ OWN: dict[str, dict[str, Any]] = {
             (
                 "ops.layer_norm.problem",
                 "LayerNormProblem",
-                {**_PLAIN, "to": "same", "scale": "made"},
+                _PLAIN,
             ),
             *(
                 (f"ops.layer_norm_backward.{name}", function, {"rms": False, "behind": 1, **more})
