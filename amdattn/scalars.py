@@ -13,7 +13,7 @@ import operator
 from typing import Any
 
 INT32_MIN, INT32_MAX = -(2**31), 2**31 - 1
-FLOAT32_MAX, _LEAST_NORMAL = 3.4028234663852886e38, 2.0**-126
+FLOAT32_MAX, FLOAT32_MIN = 3.4028234663852886e38, 2.0**-126  # the latter: of normal numbers
 LOG2_E = math.log2(math.e)
 _DIGITS = 4000  # that Python prints
 
@@ -21,7 +21,7 @@ _DIGITS = 4000  # that Python prints
 def rest_of_float32(x: float) -> float:
     """By how much it is beyond its float32, relative to that."""
     rounded = ctypes.c_float(x).value
-    return (x - rounded) / rounded if abs(rounded) >= _LEAST_NORMAL else 0.0
+    return (x - rounded) / rounded if abs(rounded) >= FLOAT32_MIN else 0.0
 
 
 def integer(name: str, value: object) -> int:

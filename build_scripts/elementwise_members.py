@@ -22,8 +22,9 @@ def elementwise_members() -> Iterator[dict[str, Any]]:
         for steps in (1, 2):
             yield _gated(dtype, steps)
     for dtype in _ELEMENT:
-        for heads in (1, 2):
-            yield _rotary(dtype, heads)
+        for norm in (False, True):
+            for heads in (1, 2):
+                yield _rotary(dtype, heads, norm)
     for row_lanes, steps in ((16, 1), (64, 4)):
         yield _embedding(row_lanes, steps)
 
@@ -56,11 +57,14 @@ def _gated(dtype: str, steps: int) -> dict[str, Any]:
     }
 
 
-def _rotary(dtype: str, heads: int) -> dict[str, Any]:
+def _rotary(dtype: str, heads: int, norm: bool) -> dict[str, Any]:
     header, struct = "rotary.h", "RotaryArgs"
-    defines = {"ELEMENT": _ELEMENT[dtype], "HEADS": heads, **preload.defines(header, struct)}
+    defines = {
+        **{"ELEMENT": _ELEMENT[dtype], "HEADS": heads, "NORM": int(norm)},
+        **preload.defines(header, struct),
+    }
     return {
-        "name": f"rotary_{dtype}_h{heads}",
+        "name": f"rotary_{'norm_' * norm}{dtype}_h{heads}",
         "source": "kernels/rotary.hip",
         "header": header,
         "struct": struct,
@@ -68,7 +72,7 @@ def _rotary(dtype: str, heads: int) -> dict[str, Any]:
         "toolchain_reason": "neither LLVM 21 nor 22 spills; 22 as the other kernels",
         "op": ROTARY,
         "dtype": dtype,
-        "params": {"steps": heads},
+        "params": {"steps": heads, "norm": norm},
         "tile": ("lanes",),
         "grid": ROTARY_GRID,
         "accepts": {

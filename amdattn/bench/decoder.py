@@ -34,6 +34,7 @@ from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.plans import plan_gemm
 from amdattn.ops.norm.rms_norm import plan_rms_norm
 from amdattn.ops.prefill.prefill import plan_prefill
+from amdattn.ops.rotary.rotary import plan_rotary
 from amdattn.ops.sample.sample import plan_sample
 from amdattn.testing import do_bench
 from amdattn.tuning import runner
@@ -296,9 +297,7 @@ def _parts(model: Model, batch: int, tokens: int, context: int) -> Iterator[Part
         yield norm("norm", once, rows, x)
     yield product("qkv", before, empty((rows, model.qkv), DTYPE), **options)
     if model.qk_norm:
-        heads = rows * model.qkv // model.head_dim
-        of_heads = plan_rms_norm(heads, model.head_dim, device=props, dtype=DTYPE)
-        yield part("norms of q and k", 2 * once, of_heads)
+        yield _turn(model, batch, tokens, context)
     yield _attention(model, batch, tokens, context, attended)
     yield product("o", attended, x, adds="residual")
     if not norms_rows:
@@ -319,9 +318,29 @@ def _parts(model: Model, batch: int, tokens: int, context: int) -> Iterator[Part
     yield part("token", 1, token)
 
 
+def _turn(model: Model, batch: int, tokens: int, context: int) -> Part:
+    """Of models that normalise heads of q and k: with what turns them, in place."""
+    plan = plan_rotary(
+        *(batch, tokens, model.heads, model.head_dim),
+        heads_k=model.heads_kv,
+        table_rows=-(-context // PAGE) * PAGE,
+        device=runtime.device_props(),
+        dtype=DTYPE,
+        table_dtype="float32",
+        positions="offsets",
+        q_norm=True,
+        k_norm=True,
+    )
+    offsets = asarray(np.full(batch, context - tokens, np.int32))
+    given = {"seqlen_offsets": offsets}
+    return Part("norms, rotary", model.layers, plan, runner(plan, given=given), 0)
+
+
 def _attention(model: Model, batch: int, tokens: int, context: int, attended: DeviceArray) -> Part:
-    """Appends, turns and attends; every sequence has `context` keys then."""
+    """Appends, turns what is not and attends; every sequence has `context` keys then."""
     pages = -(-context // PAGE)
+    turned: dict[str, Any] = {"rotary_dim": model.head_dim, "rotary_positions": pages * PAGE}
+    turned |= {"rotary_interleaved": False, "rotary_dtype": "float32"}
     plan = (plan_decode if tokens <= FEW else plan_prefill)(
         *(batch, tokens, pages * PAGE, model.heads, model.heads_kv, model.head_dim),
         device=runtime.device_props(),
@@ -330,11 +349,8 @@ def _attention(model: Model, batch: int, tokens: int, context: int, attended: De
         seqlen_new=tokens,
         page_size=PAGE,
         num_pages=batch * pages,
-        rotary_dim=model.head_dim,
-        rotary_positions=pages * PAGE,
-        rotary_interleaved=False,
-        rotary_dtype="float32",
         cache_seqlens=True,
+        **({} if model.qk_norm else turned),
     )
     lengths = asarray(np.full(batch, context - tokens, np.int32))
     out = attended.reshape((batch, tokens, model.heads, model.head_dim))

@@ -120,7 +120,7 @@ _KERNARG_FIELD = (
 # What a kernel was compiled for, and what it accepts, by name, whatever its operation.
 _PARAMS: Mapping[str, Rule] = {
     **dict.fromkeys(("kv_dtype", "weight_dtype"), _DTYPE),
-    "packed": _BOOLEAN,
+    **dict.fromkeys(("packed", "norm"), _BOOLEAN),
     **dict.fromkeys(
         (
             *("head_dim", "head_dim_v", "columns", "rows", "mfma", "step", "waves_k"),

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from amdattn.jax.rules import Arrays, Axes, Rules, called
+from amdattn.op.head_norm import WEIGHTS
 from amdattn.ops import registry
 from amdattn.ops.embedding.problem import EmbeddingProblem
 from amdattn.ops.gated.problem import GatedProblem
@@ -76,6 +77,7 @@ def _rotary_axes(problem: RotaryProblem, variant: str) -> dict[str, Axes]:
     return {
         **{"x": x, "out": x, "k": k, "k_out": k, "cos": table, "sin": table},
         **{"positions": tokens, "seqlen_offsets": (("one" if problem.packed else "batch",),)},
+        **dict.fromkeys(WEIGHTS, (("dim",),)),
     }
 
 
@@ -100,14 +102,21 @@ def _rotary_reference(problem: RotaryProblem, variant: str, inputs: Arrays) -> d
     elif problem.positions == "offsets":
         at = inputs["seqlen_offsets"][:, None] + at
     cos, sin = (inputs[name].astype(jnp.float32)[at][..., None, :] for name in ("cos", "sin"))
-    results = {"out": _turned(problem, inputs["x"], cos, sin)}
+    of_x, of_k = (inputs.get(name) for name in WEIGHTS)
+    results = {"out": _turned(problem, inputs["x"], of_x, cos, sin)}
     if problem.heads_k:
-        results["k_out"] = _turned(problem, inputs["k"], cos, sin)
+        results["k_out"] = _turned(problem, inputs["k"], of_k, cos, sin)
     return results
 
 
-def _turned(problem: RotaryProblem, x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
-    turned, rest = jnp.split(x.astype(jnp.float32), [problem.rotary_dim], axis=-1)
+def _turned(
+    problem: RotaryProblem, x: jax.Array, weight: jax.Array | None, cos: jax.Array, sin: jax.Array
+) -> jax.Array:
+    wide = x.astype(jnp.float32)
+    if weight is not None:
+        mean = jnp.square(wide).mean(axis=-1, keepdims=True)
+        wide = wide * jax.lax.rsqrt(mean + problem.norm_eps) * weight.astype(jnp.float32)
+    turned, rest = jnp.split(wide, [problem.rotary_dim], axis=-1)
     if problem.interleaved:
         a, b = turned[..., ::2], turned[..., 1::2]
     else:
@@ -123,7 +132,14 @@ def _turned(problem: RotaryProblem, x: jax.Array, cos: jax.Array, sin: jax.Array
 def _rotary_gradients(
     problem: RotaryProblem, variant: str, inputs: Arrays, results: Arrays, of_results: Arrays
 ) -> dict[str, jax.Array]:
-    """Turned back, by the same kernel."""
+    """Turned back, by the same kernel; of heads that are normalised by XLA, in float32."""
+    if problem.is_normed:
+        of = {name: inputs[name] for name in ("x", "k", *WEIGHTS) if inputs.get(name) is not None}
+        _, back = jax.vjp(lambda of: _rotary_reference(problem, variant, {**inputs, **of}), of)
+        (gradients,) = back(
+            {"out": of_results["out"]} | ({"k_out": of_results["k_out"]} if problem.heads_k else {})
+        )
+        return dict(gradients)
     kept = {name: x for name, x in inputs.items() if x is not None}
     named = {**kept, "x": of_results["out"], "sin": -inputs["sin"]}
     if problem.heads_k:
@@ -171,7 +187,10 @@ RULES: dict[str, Rules] = {
         lengths=_rotary_lengths,
         resized=_rotary_resized,
         reference=_rotary_reference,
-        kept=lambda problem: frozenset({"cos", "sin", "positions", "seqlen_offsets"}),
+        kept=lambda problem: frozenset(
+            {"cos", "sin", "positions", "seqlen_offsets"}
+            | ({"x", "k", *WEIGHTS} if problem.is_normed else set())
+        ),
         gradients=_rotary_gradients,
     ),
     "embedding": Rules(

@@ -14,6 +14,7 @@ from amdattn.dtypes import as_dtype
 from amdattn.jax.arguments import as_arrays
 from amdattn.jax.differentiation import apply, check, differentiable
 from amdattn.jax.primitive import call
+from amdattn.op.head_norm import NORM_EPS
 from amdattn.ops.embedding.problem import EmbeddingProblem
 from amdattn.ops.rotary.problem import RotaryProblem
 from amdattn.ops.sample.problem import SampleProblem
@@ -29,6 +30,9 @@ def apply_rotary_emb(
     seqlen_offsets: Any = 0,
     k: Any = None,
     positions: Any = None,
+    q_norm_weight: Any = None,
+    k_norm_weight: Any = None,
+    norm_eps: float = NORM_EPS,
     implementation_backward: str | None = None,
 ) -> Any:
     """`amdattn.apply_rotary_emb` in JAX; parameters and results as there.
@@ -38,10 +42,14 @@ def apply_rotary_emb(
     seqlen_offsets, positions : array, optional
         Nobody checks them: of a position that the tables have not the turned columns are NaN.
     implementation_backward : {None, "xla"}
-        Gradients: None: of x and k, turned back by the same kernel; cos and sin are constants.
+        Gradients: None: of x and k, turned back by the same kernel; cos and sin are constants. Of
+        heads that are normalised, and of their weights, by XLA in float32.
         "xla": in float32, by XLA, of cos and sin as well.
     """
     x, cos, sin, k, positions = as_arrays(x=x, cos=cos, sin=sin, k=k, positions=positions)
+    weights = as_arrays(q_norm_weight=q_norm_weight, k_norm_weight=k_norm_weight)
+    if k is None and k_norm_weight is not None:
+        raise ValueError("k_norm_weight was given, but no k")
     if check(implementation_backward) is None:
         cos, sin = jax.lax.stop_gradient((cos, sin))
     first = 0
@@ -50,14 +58,17 @@ def apply_rotary_emb(
     else:
         (seqlen_offsets,) = as_arrays(seqlen_offsets=seqlen_offsets)
     return _turned(
-        *(x, cos, sin, k, positions, seqlen_offsets),
+        *(x, cos, sin, k, positions, seqlen_offsets, *weights),
+        norm_eps=scalars.number("norm_eps", norm_eps),
         first=first,
         interleaved=scalars.boolean("interleaved", interleaved),
         implementation_backward=implementation_backward,
     )
 
 
-@functools.partial(jax.jit, static_argnames=("first", "interleaved", "implementation_backward"))
+@functools.partial(
+    jax.jit, static_argnames=("norm_eps", "first", "interleaved", "implementation_backward")
+)
 def _turned(
     x: jax.Array,
     cos: jax.Array,
@@ -65,7 +76,10 @@ def _turned(
     k: jax.Array | None,
     positions: jax.Array | None,
     offsets: jax.Array | None,
+    q_norm_weight: jax.Array | None,
+    k_norm_weight: jax.Array | None,
     *,
+    norm_eps: float,
     first: int,
     interleaved: bool,
     implementation_backward: str | None,
@@ -108,8 +122,12 @@ def _turned(
         interleaved=interleaved,
         positions=of_whom,
         packed=x.ndim == 3,
+        q_norm=q_norm_weight is not None,
+        k_norm=k_norm_weight is not None,
+        norm_eps=norm_eps,
     )
-    given = [y for y in (x, cos, sin, k, positions, offsets) if y is not None]
+    weights = q_norm_weight, k_norm_weight
+    given = [y for y in (x, cos, sin, k, positions, offsets, *weights) if y is not None]
     results = apply("rotary", problem, "", implementation_backward, *given)
     return results[0] if k is None else results
 

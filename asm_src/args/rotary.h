@@ -35,5 +35,7 @@ typedef struct RotaryArgs {
   int32_t positions_batch;  // strides of positions
   uint64_t positions;       // int32: what is added to a token's number, or is its position
   int32_t positions_seq;
-  int32_t unused;
+  float norm_eps;
+  uint64_t x_norm;  // [head_dim], of the type of x: weights that heads are normalised with; 0: none
+  uint64_t k_norm;
 } RotaryArgs;

@@ -82,15 +82,25 @@ struct Turn {
   }
 };
 
+// What is turned: columns as they were read.
+template <Element kOf>
+struct AsRead {
+  template <int kColumns>
+  __device__ __forceinline__ f32x2 pair(const Part<kColumns>& part, bool, int n) const {
+    return wide_pair<kOf>(part.bits[n]);
+  }
+};
+
 // Both halves of kPairs pairs, or neighbours in two parts.
 template <Element kOf, bool kFloat32, int kPairs>
 struct Both {
   Part<kPairs> one, other;
 
-  template <bool kAreNeighbours>
-  __device__ __forceinline__ void turn(const Turn<kOf, kFloat32, kPairs>& by) {
+  template <bool kAreNeighbours, class Columns = AsRead<kOf>>
+  __device__ __forceinline__ void turn(const Turn<kOf, kFloat32, kPairs>& by,
+                                       const Columns& columns = {}) {
     if constexpr (kPairs == 1) {
-      const float x = float_of<kOf>(one.bits[0]), y = float_of<kOf>(other.bits[0]);
+      const float x = columns.pair(one, false, 0)[0], y = columns.pair(other, true, 0)[0];
       const float cos = by.cos.pair(0)[0], sin = by.sin.pair(0)[0];
       const uint32_t both =
           rounded_pair<kOf, kFloat32>(f32x2{x * cos + -y * sin, y * cos + x * sin});
@@ -100,13 +110,13 @@ struct Both {
       for (int i = 0; i < kPairs; ++i) {
         Part<kPairs>& part = i < kPairs / 2 ? one : other;
         const int n = i % (kPairs / 2);
-        const f32x2 x = wide_pair<kOf>(part.bits[n]), crossed = {-x[1], x[0]};
+        const f32x2 x = columns.pair(part, i >= kPairs / 2, n), crossed = {-x[1], x[0]};
         const float cos = by.cos.pair(i / 2)[i % 2], sin = by.sin.pair(i / 2)[i % 2];
         part.bits[n] = rounded_pair<kOf, kFloat32>(x * cos + crossed * sin);
       }
     } else {
       for (int n = 0; n < kPairs / 2; ++n) {
-        const f32x2 x = wide_pair<kOf>(one.bits[n]), y = wide_pair<kOf>(other.bits[n]);
+        const f32x2 x = columns.pair(one, false, n), y = columns.pair(other, true, n);
         const f32x2 cos = by.cos.pair(n), sin = by.sin.pair(n);
         one.bits[n] = rounded_pair<kOf, kFloat32>(x * cos + -y * sin);
         other.bits[n] = rounded_pair<kOf, kFloat32>(y * cos + x * sin);

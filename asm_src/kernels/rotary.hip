@@ -1,20 +1,20 @@
 // Rotary embedding of x and of k, if there is one: pairs of columns of each head turned by the
 // angle of their token's position, in float32, rounded once to nearest even; the columns behind
 // them are copied. A position that the tables have not makes the turned columns NaN, and is
-// reported.
+// reported. Before that heads may be normalised by the root of their mean square and weights.
 //
-// The build defines KERNEL (its name), ELEMENT, HEADS (of a lane, one after the other), and from
-// the struct of the arguments PARAMETERS and ARGUMENTS. A lane has 8 pairs of a token, or 16
-// columns that are copied; where these numbers do not divide the columns one pair, or two columns.
-// Angles are read once for all of its heads. Grid: x = ceil(lanes of x / lanes) + ceil(lanes of k /
-// lanes).
+// The build defines KERNEL (its name), ELEMENT, HEADS (of a lane, one after the other), NORM
+// (whether heads are normalised), and from the struct of the arguments PARAMETERS and ARGUMENTS. A
+// lane has 8 pairs of a token, or 16 columns that are copied; where these numbers do not divide the
+// columns one pair, or two columns. Angles are read once for all of its heads. Grid: x = ceil(lanes
+// of x / lanes) + ceil(lanes of k / lanes).
 //
 //   phase    memory                 vector unit
 //   load     heads; cos, sin        which token, group of heads and columns
 //   store    heads                  turn, round
 #include "cache/indices.h"
+#include "elementwise/head_norm.h"
 #include "elementwise/quotient.h"
-#include "elementwise/rotary.h"
 // clang-format off
 #include "args/rotary.h"
 // clang-format on
@@ -23,6 +23,7 @@ namespace {
 
 constexpr Element kElement = Element::ELEMENT;
 constexpr int kLanes = 256, kHeads = HEADS, kMostPairs = 8;
+constexpr bool kNorm = NORM;
 enum RotaryFlag { kNeighbours = 1, kFloat32 = 2, kGiven = 4, kOfTokens = 8, kApart = 16 };
 
 // Loads by scalars have come; where they are waited for otherwise the compiler decides, and that is
@@ -54,11 +55,20 @@ struct Array {
   __device__ __forceinline__ int heads() const { return facts >> 16; }
 };
 
+// That heads are multiplied by; 0: they are not normalised.
+__device__ __forceinline__ uint64_t weights_of(bool of_k) {
+  if constexpr (!kNorm) return 0;
+  return of_k ? arguments()->k_norm : arguments()->x_norm;
+}
+
 // How the columns of a head are shared.
 struct Shares {
-  int half, turned, of_head;  // lanes whose columns are turned, and all lanes
+  int half, turned, own, of_head;  // lanes whose columns are turned, with columns, and all lanes
   __device__ __forceinline__ Shares(uint32_t dims, int pairs)
-      : half((dims & 0xffff) / 2), turned(half / pairs), of_head((dims >> 16) / (2 * pairs)) {}
+      : half((dims & 0xffff) / 2), turned(half / pairs), own((dims >> 16) / (2 * pairs)) {
+    // Of a power of two none is in two waves.
+    of_head = kNorm ? 1 << (31 - __builtin_clz(2 * own - 1)) : own;
+  }
 };
 
 // n / d, of numbers below 2^21.
@@ -73,7 +83,10 @@ __device__ __forceinline__ void run(const RotaryArgs& args, const Array& array, 
   const int of_token = (array.heads() + kHeads - 1) / kHeads * shares.of_head;
   const uint32_t token = quotient(i, array.factor, array.facts & 0xffff);
   const uint32_t rest = i - token * of_token, group = small_quotient(rest, shares.of_head);
-  const int first = group * kHeads, nth = rest - group * shares.of_head;
+  const int first = group * kHeads, lane = rest - group * shares.of_head;
+  // A lane without columns reads those of the first one.
+  const bool has_columns = !kNorm || lane < shares.own;
+  const int nth = has_columns ? lane : 0;
   // The columns of both pieces.
   const bool is_turned = nth < shares.turned;
   const bool halves = is_turned && !kAreNeighbours;
@@ -115,13 +128,25 @@ __device__ __forceinline__ void run(const RotaryArgs& args, const Array& array, 
   const int at = is_turned ? nth * kPairs : 0;
   Turn<kElement, kWide, kPairs> turn(args.cos, args.sin, int64_t(position) * shares.half + at);
   if (!is_there) turn.lose();
+  const uint64_t weights = weights_of(array.of_k);
+  HeadNorm<kElement, kWide, kPairs> norm;
+  if (weights) norm.load(weights, one, other);
   const auto* results = Results::of(array.of_k);
-  if (!is_turned && array.from == results->to) return;
+  if (!is_turned && array.from == results->to && !weights) return;
   auto* to = (Global<uint16_t>*)results->to + int64_t(int(b)) * results->batch +
              int64_t(int(s)) * results->seq;
   for (int h = 0; h < kHeads; ++h) {
     if (first + h >= array.heads()) break;
-    if (is_turned) pieces[h].template turn<kAreNeighbours>(turn);
+    if (weights) {
+      norm.measure(pieces[h], has_columns, shares.of_head, args.dims >> 16, arguments()->norm_eps);
+      if (is_turned)
+        pieces[h].template turn<kAreNeighbours>(turn, norm);
+      else
+        norm.apply(pieces[h]);
+    } else if (is_turned) {
+      pieces[h].template turn<kAreNeighbours>(turn);
+    }
+    if (!has_columns) continue;
     auto* head = to + int64_t(first + h) * results->head;
     pieces[h].one.store(head + one);
     pieces[h].other.store(head + other);

@@ -26,8 +26,6 @@ class Scratch:
 
     normed: Array
     qkv: Array
-    normed_q: Array | None  # qkv again, with every head normalised as those of q are
-    normed_k: Array | None
     attended: Array
     inner: Array
     eights: Eights | None  # what goes into products of weights in 8 bits
@@ -53,8 +51,6 @@ class Forward:
         return Scratch(
             normed=made(c.hidden),
             qkv=made(of_qkv),
-            normed_q=made(of_qkv) if c.qk_norm else None,
-            normed_k=made(of_qkv) if c.qk_norm else None,
             attended=made(of_q),
             inner=made(c.inner),
             eights=None if eights is None else Eights(c, eights, rows),
@@ -68,20 +64,11 @@ class Forward:
             x[:rows] for x in (scratch.normed, scratch.qkv, scratch.inner)
         )
         heads = c.heads + 2 * c.heads_kv
-        self._heads = self._qkv.reshape((rows * heads, c.head_dim))
-        q_heads = k_heads = self._heads
-        if scratch.normed_q is not None and scratch.normed_k is not None:
-            q_heads, k_heads = (
-                x[:rows].reshape(self._heads.shape) for x in (scratch.normed_q, scratch.normed_k)
-            )
-        self._head_results = q_heads, k_heads
-        q, k, v = (
-            x.reshape((batch, length, heads, c.head_dim)) for x in (q_heads, k_heads, self._heads)
-        )
+        qkv = self._qkv.reshape((batch, length, heads, c.head_dim))
         self._new = (
-            q[:, :, : c.heads],
-            k[:, :, c.heads : c.heads + c.heads_kv],
-            v[:, :, c.heads + c.heads_kv :],
+            qkv[:, :, : c.heads],
+            qkv[:, :, c.heads : c.heads + c.heads_kv],
+            qkv[:, :, c.heads + c.heads_kv :],
         )
         attended = scratch.attended[:rows]
         self._attended = attended
@@ -89,8 +76,8 @@ class Forward:
         # Of a prompt only the last row makes logits.
         self._first_logit = rows - batch
         self._attention = {w: self._attention_plan(batch, length, w) for w in set(c.windows)}
+        self._turn = self._turn_plan(batch, length) if c.qk_norm else None
         self._norms = {n: self._norm_plan(n, c.hidden) for n in (rows, batch)}
-        self._head_norm = self._norm_plan(rows * heads, c.head_dim) if c.qk_norm else None
         self._embedding = amdattn.plan_embedding(
             *(rows, c.hidden, c.vocabulary),
             dtype=model.weights.dtype.name,
@@ -114,8 +101,8 @@ class Forward:
         of_layer = products.launches
         if not self._norms_rows:
             of_layer += 2 * len(self._norms[self._rows].launches)
-        if self._head_norm is not None:
-            of_layer += 2 * len(self._head_norm.launches)
+        if self._turn is not None:
+            of_layer += len(self._turn.launches)
         attention = sum(len(self._attention[window].launches) for window in c.windows)
         last = len(self._norms[self.batch].launches) + products.launches_of_logits
         last += len(self._embedding.launches) + len(self._sample.launches)
@@ -132,8 +119,7 @@ class Forward:
             if not self._norms_rows:
                 norm.run(h, layer.attention_norm, out=normed, stream=stream)
             product("qkv", before, layer.qkv, self._qkv, stream)
-            self._normalise_heads(layer, stream)
-            self._attend(i, window, stream)
+            self._attend(i, layer, window, stream)
             # The sum of what goes in and what half a layer gives is rounded once, and in place.
             product("o", self._attended, layer.o, h, stream, residual=h)
             if not self._norms_rows:
@@ -155,28 +141,23 @@ class Forward:
                 stream=stream,
             )
 
-    def _normalise_heads(self, layer: Layer, stream: Any) -> None:
-        """Where a model has it, of q and k before they are turned, each with its own weights.
-
-        Heads of all three lie side by side, so each launch does all of them, and attention reads
-        those that are its own: one product stays one.
-        """
-        if self._head_norm is not None:
-            weights = layer.q_norm, layer.k_norm
-            for weight, out in zip(weights, self._head_results, strict=True):
-                self._head_norm.run(self._heads, weight, out=out, stream=stream)
-
-    def _attend(self, i: int, window: int | None, stream: Any) -> None:
+    def _attend(self, i: int, layer: Layer, window: int | None, stream: Any) -> None:
         model, plan, before = self._model, self._attention[window], len(self._model.shared)
         q, k, v = self._new
         names = "k_prefix", "v_prefix"
         prefix = dict(zip(names, model.prefixes[i], strict=True)) if before else {}
+        lengths = model.lengths[: self.batch]
+        angles = [x[before : before + model.room] for x in (model.cos, model.sin)]
+        if self._turn is None:
+            prefix |= dict(zip(("rotary_cos", "rotary_sin"), angles, strict=True))
+        else:
+            weights = {"q_norm_weight": layer.q_norm, "k_norm_weight": layer.k_norm}
+            of_whom: dict[str, Any] = {"seqlen_offsets": lengths, "out": q, "k_out": k, **weights}
+            self._turn.run(q, *angles, k, **of_whom, stream=stream)
         plan.run(
             *(q, *model.caches[i], k, v),
             **prefix,
-            rotary_cos=model.cos[before : before + model.room],
-            rotary_sin=model.sin[before : before + model.room],
-            cache_seqlens=model.lengths[: self.batch],
+            cache_seqlens=lengths,
             block_table=model.tables[: self.batch],
             out=self._out,
             workspace=self._workspaces.get(id(plan)),
@@ -191,6 +172,9 @@ class Forward:
             options["window_size"] = (window - 1, 0)
         if model.shared:
             plan, options["prefix_len"] = amdattn.plan_cascade, len(model.shared)
+        if not c.qk_norm:
+            options |= {"rotary_dim": c.head_dim, "rotary_positions": model.room}
+            options |= {"rotary_interleaved": False, "rotary_dtype": "float32"}
         return plan(
             *(batch, length, model.room, c.heads, c.heads_kv, c.head_dim),
             **options,
@@ -200,11 +184,24 @@ class Forward:
             seqlen_new=length,
             page_size=model.page,
             num_pages=model.pages,
-            rotary_dim=c.head_dim,
-            rotary_positions=model.room,
-            rotary_interleaved=False,
-            rotary_dtype="float32",
             cache_seqlens=True,
+        )
+
+    def _turn_plan(self, batch: int, length: int) -> Any:
+        """Of heads that are normalised: with q and k where they lie, before they are appended."""
+        model, c = self._model, self._model.config
+        return amdattn.plan_rotary(
+            *(batch, length, c.heads, c.head_dim),
+            heads_k=c.heads_kv,
+            table_rows=model.room,
+            dtype=model.weights.dtype.name,
+            table_dtype="float32",
+            positions="offsets",
+            in_place=True,
+            q_norm=True,
+            k_norm=True,
+            norm_eps=c.epsilon,
+            device=amdattn.device_props(),
         )
 
     def _norm_plan(self, rows: int, columns: int) -> Any:

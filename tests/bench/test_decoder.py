@@ -63,7 +63,7 @@ def test_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_norms_of_heads() -> None:
     found = decoder._parts(Model(2, 256, 4, 2, 512, 1000, head_dim=64, qk_norm=True), 1, 1, 64)
-    assert [part.times for part in found if part.name == "norms of q and k"] == [4]
+    assert [part.times for part in found if part.name == "norms, rotary"] == [2]
 
 
 def test_the_command(tmp_path: Path) -> None:

@@ -56,6 +56,43 @@ def test_rotary(options: dict[str, Any]) -> None:
         same(ours(Q[0], positions=POSITIONS[0]), packed)
 
 
+def test_rotary_of_normalised_heads() -> None:
+    """The results of `amdattn`; gradients of weights, too, those of plain jnp."""
+    of_q, of_k = normal(6, 48), normal(7, 48)
+
+    def ours(x: Any, k: Any, of_q: Any, of_k: Any) -> Any:
+        given = {"q_norm_weight": of_q, "k_norm_weight": of_k, "norm_eps": 0.1}
+        return aj.apply_rotary_emb(x, COS, SIN, k=k, **given)
+
+    def plain(x: Any, k: Any, of_q: Any, of_k: Any) -> Any:
+        def normed(x: Any, weight: Any) -> Any:
+            wide = x.astype(F32)
+            return wide / jnp.sqrt((wide**2).mean(-1, keepdims=True) + 0.1) * weight.astype(F32)
+
+        def turned(x: Any) -> Any:
+            cos, sin, (a, b, rest) = COS[:5, None], SIN[:5, None], jnp.split(x, [16, 32], -1)
+            return jnp.concatenate([a * cos - b * sin, b * cos + a * sin, rest], -1)
+
+        return turned(normed(x, of_q)), turned(normed(k, of_k))
+
+    arrays = Q, K, of_q, of_k
+    names = dict(zip(("q_norm_weight", "k_norm_weight"), map(np.asarray, arrays[2:]), strict=True))
+    must = amdattn.apply_rotary_emb(np.asarray(Q), COS, SIN, k=np.asarray(K), norm_eps=0.1, **names)
+    same(jax.jit(ours)(*arrays), must)
+
+    def gradients(of: Any) -> Any:
+        def total(*arrays: Any) -> Any:
+            return sum((y.astype(F32) * w).sum() for y, w in zip(of(*arrays), by, strict=True))
+
+        return jax.grad(total, argnums=(0, 1, 2, 3))(*arrays)
+
+    by = normal(4, *Q.shape), normal(5, *K.shape)
+    for found, expected in zip(gradients(ours), gradients(plain), strict=True):
+        np.testing.assert_allclose(
+            *(np.asarray(x, np.float64) for x in (found, expected)), rtol=0.02, atol=0.1
+        )
+
+
 @pytest.mark.parametrize(
     ("options", "by"),
     [

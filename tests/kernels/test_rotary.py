@@ -85,6 +85,41 @@ def test_columns_around_chunks(dim: int) -> None:
             check(RotaryCase(problem), apart=1 + i)
 
 
+@pytest.mark.parametrize(
+    ("dim", "part"),
+    [(2, 2), (6, 4), (48, 16), (70, 70), (128, 40), (96, 96), (256, 128), (1024, 64)],
+)
+def test_normalised_heads_around_waves(dim: int, part: int) -> None:
+    """Lanes without columns, one pair or eight a lane, heads of one lane and of a whole wave."""
+    for i, (q_norm, k_norm) in enumerate(((True, True), (True, False), (False, True))):
+        problem = RotaryProblem(
+            *(2, 3, 3, dim, 1, part, 11, ("bfloat16", "float16")[i % 2]),
+            table_dtype=None if i % 2 else "float32",
+            interleaved=i == 1,
+            positions=POSITIONS[i],
+            q_norm=q_norm,
+            k_norm=k_norm,
+            norm_eps=(1e-6, 0.3, 1e-5)[i],
+        )
+        check(RotaryCase(problem), apart=1 + i)
+
+
+def test_what_is_no_number_stays_in_its_head() -> None:
+    """A NaN makes its head NaN, an infinity the others of its head 0; all else as without."""
+    case = RotaryCase(RotaryProblem(1, 3, 4, 64, 2, 32, q_norm=True, k_norm=True))
+    inputs = case.inputs(2)
+    out, k_out = (x.copy() for x in plan_of(case).run(**inputs))
+    inputs["x"][0, 1, 2, 5] = np.nan
+    inputs["k"][0, 2, 0, 40] = -np.inf  # behind those that are turned
+    spoiled, k_spoiled = plan_of(case).run(**inputs)
+    assert np.isnan(spoiled[0, 1, 2].astype(np.float32)).all()
+    row = k_spoiled[0, 2, 0].astype(np.float32)
+    assert np.isnan(row[40]) and not row[np.arange(64) != 40].any()
+    spoiled[0, 1, 2], k_spoiled[0, 2, 0] = out[0, 1, 2], k_out[0, 2, 0]
+    np.testing.assert_array_equal(spoiled.view(np.uint16), out.view(np.uint16))
+    np.testing.assert_array_equal(k_spoiled.view(np.uint16), k_out.view(np.uint16))
+
+
 @pytest.mark.parametrize("positions", ["offsets", "tokens"])
 @pytest.mark.parametrize("wrong", [-1, 40, 2**31 - 1, -(2**31)])
 def test_a_position_that_the_tables_have_not(positions: str, wrong: int) -> None:

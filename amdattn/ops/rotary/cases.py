@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,16 +12,21 @@ from numpy.typing import NDArray
 
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
+from amdattn.op.head_norm import NORM_EPS
 from amdattn.op.operation import Case, Expected, Operation
 from amdattn.op.options import REQUIRED, Option
 from amdattn.ops.rotary import planning
 from amdattn.ops.rotary.planning import ROTARY
 from amdattn.ops.rotary.problem import POSITIONS, RotaryProblem
+from amdattn.ops.rotary.reference import normed
 from amdattn.ops.rotary.rotary import RotaryPlan, planned
 
 # Largest relative error of one rounding, and half of the least number.
 _ROUNDING = {"bfloat16": (2.0**-8, 2.0**-134), "float16": (2.0**-11, 2.0**-25)}
 _OF_PRODUCTS = 2.0**-22  # of the sum of magnitudes: two products and their sum in float32
+# Of a normalised head: the root's inverse, half of what a sum of squares in any order is off by,
+# and two products.
+_OF_NORM = 2.0**-21
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,9 @@ class RotaryCase(Case[RotaryProblem]):
         if p.positions == "offsets":
             most = p.table_rows - p.seqlen
             made["seqlen_offsets"] = rng.integers(0, most, p.batch, np.int32, endpoint=True)
+        for name, present in (("q_norm_weight", p.q_norm), ("k_norm_weight", p.k_norm)):
+            if present:
+                made[name] = rng.uniform(-2, 2, p.head_dim).astype(element)
         return made
 
 
@@ -70,10 +79,15 @@ def expected(case: RotaryCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, 
         if name not in inputs:
             continue
         x = inputs[name].astype(np.float64)
+        is_normed = p.q_norm if name == "x" else p.k_norm
+        if is_normed:
+            x = normed(x, inputs["q_norm_weight" if name == "x" else "k_norm_weight"], p.norm_eps)
+        of_products = _OF_PRODUCTS + is_normed * (_OF_NORM + p.head_dim * 2.0**-26)
         half = p.rotary_dim // 2
         first = slice(0, p.rotary_dim, 2) if p.interleaved else slice(0, half)
         second = slice(1, p.rotary_dim, 2) if p.interleaved else slice(half, p.rotary_dim)
-        out, error = x.copy(), np.zeros_like(x)
+        out = x.copy()
+        error = is_normed * ((of_result + of_products) * np.abs(x) + least)
         a, b = x[..., first], x[..., second]
         for place, one, other in (
             (first, a * cos, -b * sin),
@@ -81,7 +95,7 @@ def expected(case: RotaryCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, 
         ):
             out[..., place] = one + other
             wrong = of_result * np.abs(one + other) + least
-            error[..., place] = wrong + _OF_PRODUCTS * (np.abs(one) + np.abs(other))
+            error[..., place] = wrong + of_products * (np.abs(one) + np.abs(other))
         found[result] = Expected(out, error)
     return found
 
@@ -115,7 +129,13 @@ def cases(row: KernelSpec | None) -> Iterator[RotaryCase]:
         return
     for i, sizes in enumerate(_SIZES[1:]):
         for j in range(2):
-            yield RotaryCase(_at(i + 3 * j, sizes, row.dtype), kernel=row.name)
+            problem = _at(i + 3 * j, sizes, row.dtype)
+            if row.params["norm"]:
+                q_norm = i % 4 != 1 or not problem.heads_k
+                k_norm = problem.heads_k > 0 and i % 4 != 2
+                eps = (1e-6, 0.5)[j]
+                problem = dataclasses.replace(problem, q_norm=q_norm, k_norm=k_norm, norm_eps=eps)
+            yield RotaryCase(problem, kernel=row.name)
 
 
 def larger(on_gpu: bool) -> Iterator[RotaryCase]:
@@ -141,6 +161,9 @@ OPERATION = Operation(
         Option("table_dtype", str | None, None, "Of the tables: float32; default: dtype."),
         Option("interleaved", bool, False, "Pairs are neighbours.", ("--interleaved",)),
         Option("positions", str, "none", "none, offsets of sequences, or tokens."),
+        Option("q_norm", bool, False, "Normalise heads of x first.", ("--q-norm",)),
+        Option("k_norm", bool, False, "Normalise heads of k first.", ("--k-norm",)),
+        Option("norm_eps", float, NORM_EPS, "Added to means of squares of heads."),
         Option("in_place", bool, False, "Results may be x and k.", ("--in-place",)),
     ),
     problem=RotaryProblem,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
@@ -20,16 +21,24 @@ GRID = "lanes_of_x_and_k"  # of KernelSpec.grid: x = ceil(lanes of x / lanes) + 
 
 _MOST_DIM, _MOST_HEADS = 2**12, 2**12  # of which the kernel's numbers are exact
 _MOST_PAIRS = 8  # of a lane, where they divide the columns
+_WHY_OF_NORM = "a head that is normalised is of one wave"
 # Clk at the peak clock, near what the performance model of the virtual device gives; _WAVE_CLK is
 # of an XCD, between its waves.
 _TRIP_CLK, _HEAD_CLK, _WAVE_CLK = 500, 350, 25
+_NORM_CLK = 250  # of a head
+
+
+def columns_of_lane(problem: RotaryProblem) -> int:
+    """Of a head."""
+    most = 2 * _MOST_PAIRS
+    whole = problem.head_dim % most == 0 and problem.rotary_dim % most == 0
+    return most if whole else 2
 
 
 def lanes_of_head(problem: RotaryProblem) -> int:
-    """Of the heads that a lane has after each other."""
-    most = 2 * _MOST_PAIRS
-    whole = problem.head_dim % most == 0 and problem.rotary_dim % most == 0
-    return problem.head_dim // (most if whole else 2)
+    """Of the heads that a lane has after each other; a power of two where they share sums."""
+    lanes = problem.head_dim // columns_of_lane(problem)
+    return 1 << (lanes - 1).bit_length() if problem.is_normed else lanes
 
 
 def lanes_of_token(kernel: KernelSpec, problem: RotaryProblem, heads: int) -> int:
@@ -43,9 +52,15 @@ def mismatches(kernel: KernelSpec, problem: RotaryProblem) -> list[Mismatch]:
     found = []
     if problem.dtype != kernel.dtype:
         found.append(Mismatch("dtype", problem.dtype, (kernel.dtype,)))
+    if problem.is_normed != kernel.params["norm"]:
+        name = "q_norm" if problem.q_norm else "k_norm"
+        found.append(Mismatch(name, problem.is_normed, (kernel.params["norm"],)))
     if problem.head_dim % 2:
         found.append(Mismatch("head_dim", problem.head_dim, ("even numbers",)))
         return found
+    if problem.is_normed and lanes_of_head(problem) > LANES_PER_WAVE:
+        most = LANES_PER_WAVE * columns_of_lane(problem)
+        found.append(Mismatch("head_dim", problem.head_dim, (Span(2, most),), _WHY_OF_NORM))
     for name, most in (("head_dim", _MOST_DIM), ("heads", _MOST_HEADS), ("heads_k", _MOST_HEADS)):
         if (value := getattr(problem, name)) > most:
             found.append(Mismatch(name, value, (Span(1, most),)))
@@ -71,7 +86,9 @@ def cost_clk(kernel: KernelSpec, problem: RotaryProblem, props: DeviceProps) -> 
     """Estimated clocks of a launch with cold caches."""
     arch = props.architecture
     waves = grid(kernel, problem)[0] * kernel.workgroup[0] / LANES_PER_WAVE
-    of_wave = _HEAD_CLK * (1 + kernel.params["steps"])  # and what all heads share
+    steps = kernel.params["steps"]
+    of_wave = _HEAD_CLK * (1 + steps)  # and what all heads share
+    of_wave += _NORM_CLK * steps * kernel.params["norm"]
     of_simd = -(-waves // (props.num_cus * arch.simds_per_cu))
     dispatched = waves / props.num_xcds * _WAVE_CLK + of_wave
     stream = problem.nbytes / props.hbm_bytes_per_ns * props.peak_clock_ghz
@@ -83,8 +100,10 @@ def cost_clk(kernel: KernelSpec, problem: RotaryProblem, props: DeviceProps) -> 
 def choices(
     problem: RotaryProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[KernelChoice]:
-    """Every kernel that takes a problem."""
-    return kernel_choices(problem, props, rows, ROTARY, mismatches, cost_clk)
+    """Every kernel that takes a problem; of the others first those that normalise heads, or not."""
+    found = kernel_choices(problem, props, rows, ROTARY, mismatches, cost_clk)
+    rejected = sorted(found.rejected, key=lambda one: one[0].params["norm"] != problem.is_normed)
+    return dataclasses.replace(found, rejected=tuple(rejected))
 
 
 def best(items: Sequence[KernelChoice]) -> KernelChoice:
@@ -117,7 +136,9 @@ def build(
         "positions": Address(given) if given else 0,
         "positions_batch": Stride(given, "batch") if given else 0,
         "positions_seq": int(p.positions == "tokens"),
-        "unused": 0,
+        "norm_eps": p.norm_eps,
+        "x_norm": Address("q_norm_weight") if p.q_norm else 0,
+        "k_norm": Address("k_norm_weight") if p.k_norm else 0,
     }
     per_cu, limit = workgroups_per_cu(kernel, props)
     tried = ", ".join(f"{one.kernel.name}: {one.clk:.0f} clk" for one in choices.items)

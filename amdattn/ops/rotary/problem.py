@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from amdattn import scalars
 from amdattn.dtypes import FLOAT32, DType, as_dtype
+from amdattn.op.head_norm import NORM_EPS, norm_eps
 from amdattn.scalars import INT32_MAX
 
 # Whose positions: of none a token's number, of "offsets" what is added to it for each sequence, of
@@ -37,6 +38,10 @@ class RotaryProblem:
         Whether results may be x and k themselves.
     packed : bool
         x is (tokens, heads, head_dim): one sequence without an axis for it.
+    q_norm, k_norm : bool
+        Whether heads of x, and of k, are normalised first (RMS), with weights of their columns.
+    norm_eps : float
+        Added to the mean of squares; without either 1e-6.
 
     Raises
     ------
@@ -57,6 +62,9 @@ class RotaryProblem:
     positions: str = "none"
     in_place: bool = False
     packed: bool = False
+    q_norm: bool = False
+    k_norm: bool = False
+    norm_eps: float = NORM_EPS
 
     def __post_init__(self) -> None:
         def put(name: str, value: object) -> None:
@@ -85,10 +93,13 @@ class RotaryProblem:
         word = scalars.word("positions", self.positions)
         if word not in POSITIONS:
             raise ValueError(f"positions={word!r} must be {', '.join(POSITIONS)}")
-        for name in ("interleaved", "in_place", "packed"):
+        for name in ("interleaved", "in_place", "packed", "q_norm", "k_norm"):
             put(name, scalars.boolean(name, getattr(self, name)))
         if self.packed and self.batch > 1:
             raise ValueError(f"batch={self.batch} must be 1 with packed=True")
+        if self.k_norm and not self.heads_k:
+            raise ValueError("k_norm=True with heads_k=0: there is no k to normalise")
+        put("norm_eps", norm_eps(self.norm_eps, self.is_normed))
         put("table_rows", self.table_rows or self.seqlen)
         if self.positions == POSITIONS[0] and self.table_rows < self.seqlen:
             raise ValueError(
@@ -99,6 +110,11 @@ class RotaryProblem:
     def table(self) -> DType:
         """The type of the tables."""
         return as_dtype(self.table_dtype)
+
+    @property
+    def is_normed(self) -> bool:
+        """Whether heads are normalised, of x or of k."""
+        return self.q_norm or self.k_norm
 
     @property
     def tokens(self) -> int:
@@ -113,7 +129,8 @@ class RotaryProblem:
             f"head_dim={self.head_dim} heads_k={self.heads_k} rotary_dim={self.rotary_dim} "
             f"table_rows={self.table_rows} table_dtype={self.table_dtype} "
             f"interleaved={self.interleaved} positions={self.positions} in_place={self.in_place} "
-            f"packed={self.packed}"
+            f"packed={self.packed} q_norm={self.q_norm} k_norm={self.k_norm} "
+            f"norm_eps={self.norm_eps:.6g}"
         )
 
     @property
@@ -125,12 +142,16 @@ class RotaryProblem:
         options += f" tables {self.table_dtype}" * (self.table_dtype != self.dtype)
         options += " interleaved" * self.interleaved + " in_place" * self.in_place
         options += f" {self.positions}" * (self.positions != POSITIONS[0]) + " packed" * self.packed
+        options += " q_norm" * self.q_norm + " k_norm" * self.k_norm
+        options += f" norm_eps={self.norm_eps:.6g}" * (self.norm_eps != NORM_EPS)
         return f"{self.batch}x{self.seqlen}x{heads}x{self.head_dim}{of_dtype}{options}"
 
     @property
     def flops(self) -> int:
-        """Four products and two sums of a pair."""
-        return 3 * self.tokens * (self.heads + self.heads_k) * self.rotary_dim
+        """Four products and two sums of a pair; of a column that is normalised as many as four."""
+        normed = self.q_norm * self.heads + self.k_norm * self.heads_k
+        turned = 3 * (self.heads + self.heads_k) * self.rotary_dim
+        return self.tokens * (turned + 4 * normed * self.head_dim)
 
     @property
     def nbytes(self) -> int:
@@ -139,4 +160,5 @@ class RotaryProblem:
         rows = 2 * self.tokens * (self.heads + self.heads_k) * self.head_dim * item
         tables = min(self.table_rows, self.tokens) * self.rotary_dim * self.table.itemsize
         counts = {"none": 0, "offsets": self.batch, "tokens": self.tokens}
-        return rows + tables + 4 * counts[self.positions]
+        weights = (self.q_norm + self.k_norm) * self.head_dim * item
+        return rows + tables + 4 * counts[self.positions] + weights

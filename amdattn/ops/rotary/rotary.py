@@ -14,6 +14,7 @@ from amdattn.device import manifest, runtime
 from amdattn.dtypes import as_dtype
 from amdattn.op.beside import view_beside
 from amdattn.op.executor import RunnablePlan
+from amdattn.op.head_norm import NORM_EPS, weight_spec
 from amdattn.op.nothing import Nothing, made
 from amdattn.op.operands import operand_of, same_elements
 from amdattn.op.outputs import output_view
@@ -38,6 +39,9 @@ def apply_rotary_emb(
     *,
     k: Any = None,
     positions: Any = None,
+    q_norm_weight: Any = None,
+    k_norm_weight: Any = None,
+    norm_eps: float = NORM_EPS,
     out: Any = None,
     k_out: Any = None,
     stream: Any = None,
@@ -45,7 +49,9 @@ def apply_rotary_emb(
     """Turn pairs of columns of x, and of k in the same launch, by the angles of their positions.
 
     A pair (a, b) becomes ``(a cos - b sin, b cos + a sin)``, in float32, rounded once; the columns
-    behind the first ``rotary_dim = 2 * cos.shape[1]`` stay as they are.
+    behind the first ``rotary_dim = 2 * cos.shape[1]`` stay as they are. With weights every head is
+    normalised first, ``x * weight / sqrt(mean(x^2) + norm_eps)``, as Qwen 3 does, and not rounded
+    before it is turned.
 
     Parameters
     ----------
@@ -65,6 +71,11 @@ def apply_rotary_emb(
     k : array, like x, with heads of its own, optional
     positions : array, int32 or int64, (batch, seqlen) or (tokens,), optional
         Of every token, instead of counting from the offset.
+    q_norm_weight, k_norm_weight : array, like x, (head_dim,), optional
+        That heads of x, and of k, are normalised with. head_dim is up to 128, of multiples of 16,
+        which rotary_dim is, too, up to 1024. Copied to the device if x is there and they are not.
+    norm_eps : float
+        Added to the mean of squares; at least 2^-126.
     out, k_out : array, like x and k, optional
         Written instead of new arrays: x and k themselves, or memory of none of the others.
     stream : hipStream_t, optional
@@ -107,8 +118,13 @@ def apply_rotary_emb(
             raise ValueError(
                 f"k has shape {views['k'].shape}; it must have those of x, {view.shape}"
             )
-    elif k_out is not None:
-        raise ValueError("k_out was given, but no k")
+    else:
+        for name, given in (("k_out", k_out), ("k_norm_weight", k_norm_weight)):
+            if given is not None:
+                raise ValueError(f"{name} was given, but no k")
+    for name, weight in (("q_norm_weight", q_norm_weight), ("k_norm_weight", k_norm_weight)):
+        if weight is not None:
+            views[name] = view_beside(weight, name, view.ordinal, handle)
     inplace = scalars.boolean("inplace", inplace)
     if inplace:
         if out is not None or k_out is not None:
@@ -144,11 +160,14 @@ def apply_rotary_emb(
         *(batch, seqlen, heads, dim, heads_k, 2 * tables[0].shape[1], rows),
         *(view.dtype.name, tables[0].dtype.name, scalars.boolean("interleaved", interleaved)),
         *(of_whom, in_place, packed),
+        q_norm=q_norm_weight is not None,
+        k_norm=k_norm_weight is not None,
+        norm_eps=norm_eps,
     )
     plan = _planned_for(runtime.get(view.ordinal).ordinal, problem)
-    given = {"tokens": ("positions", positions), "offsets": ("seqlen_offsets", seqlen_offsets)}
-    if of_whom in given:
-        name, array = given[of_whom]
+    places = {"tokens": ("positions", positions), "offsets": ("seqlen_offsets", seqlen_offsets)}
+    if of_whom in places:
+        name, array = places[of_whom]
         read = plan.specs()[name].host_check
         assert read is not None
         views[name] = read(array, name, view.ordinal, handle)
@@ -170,7 +189,7 @@ def plan_rotary(
         `amdattn.device_props()` for the bound device, or a known name such as "MI300X".
     **options
         heads_k, rotary_dim, table_rows, dtype, table_dtype, interleaved, positions, in_place,
-        packed: see `RotaryProblem`.
+        packed, q_norm, k_norm, norm_eps: see `RotaryProblem`.
 
     Raises
     ------
@@ -232,6 +251,8 @@ class RotaryPlan(RunnablePlan[RotaryProblem]):
             OperandSpec("k", "in", of_k, element, axes, **if_k),
             index("positions", tokens, p.table_rows - 1, told),
             index("seqlen_offsets", (p.batch,), p.table_rows - p.seqlen, told),
+            weight_spec("q_norm_weight", p.head_dim, element, "q_norm", p.q_norm),
+            weight_spec("k_norm_weight", p.head_dim, element, "k_norm", p.k_norm),
             OperandSpec("out", "out", of_x, element, axes, **layout),
             OperandSpec("k_out", "out", of_k, element, axes, **if_k),
         )
@@ -268,6 +289,8 @@ class RotaryPlan(RunnablePlan[RotaryProblem]):
         *,
         positions: Any = None,
         seqlen_offsets: Any = None,
+        q_norm_weight: Any = None,
+        k_norm_weight: Any = None,
         out: Any = None,
         k_out: Any = None,
         stream: Any = None,
@@ -275,6 +298,7 @@ class RotaryPlan(RunnablePlan[RotaryProblem]):
         """Run the plan on arrays of its shape; parameters and results as `apply_rotary_emb`."""
         given = {"x": x, "cos": cos, "sin": sin, "k": k, "positions": positions}
         given |= {"seqlen_offsets": seqlen_offsets}
+        given |= {"q_norm_weight": q_norm_weight, "k_norm_weight": k_norm_weight}
         views, handle = self.views_of(given, stream)
         results = self.execute(x, views, (out, k_out), "", handle)
         return results if self.problem.heads_k else results[0]

@@ -79,6 +79,25 @@ def test_positions(dtype: Any) -> None:
         close(k_out, turned(K[1], each[1]))
 
 
+def normed(x: Any, weight: Any, eps: float = 1e-6) -> Any:
+    wide = x.astype(np.float64)
+    return wide / np.sqrt((wide**2).mean(-1, keepdims=True) + eps) * weight.astype(np.float64)
+
+
+def test_normalised_heads() -> None:
+    """Of q and k in the launch that turns them, as Qwen 3 has them; rounded once."""
+    q_weight, k_weight = (np.random.default_rng(i).uniform(-2, 2, 64).astype(BF16) for i in (4, 5))
+    for make in (lambda x: x, amdattn.asarray):
+        out, k_out = amdattn.apply_rotary_emb(
+            *(make(X), COS, SIN), k=make(K), q_norm_weight=make(q_weight), k_norm_weight=k_weight
+        )
+        close(out, turned(normed(X, q_weight), np.arange(5)))
+        close(k_out, turned(normed(K, k_weight), np.arange(5)))
+    held = amdattn.asarray(X)
+    amdattn.apply_rotary_emb(held, COS, SIN, inplace=True, q_norm_weight=q_weight, norm_eps=0.3)
+    close(held, turned(normed(X, q_weight, 0.3), np.arange(5)))
+
+
 def test_strides() -> None:
     """Parts of one array of q, k and v; sequences and heads in another order."""
     qkv = normal(3, 2, 5, 8, 64)
@@ -154,6 +173,26 @@ def test_nothing() -> None:
             lambda: amdattn.plan_rotary(1, 1, 1, 63, rotary_dim=2, device="MI300X"),
             UnsupportedProblem,
             "head_dim=63",
+        ),
+        (
+            lambda: amdattn.plan_rotary(1, 1, 1, 130, q_norm=True, device="MI355X"),
+            UnsupportedProblem,
+            r"head_dim=130 is not built \(have 2..128\): a head that is normalised",
+        ),
+        (
+            lambda: amdattn.apply_rotary_emb(X, COS, SIN, k_norm_weight=np.zeros(64, BF16)),
+            ValueError,
+            "k_norm_weight was given, but no k",
+        ),
+        (
+            lambda: amdattn.apply_rotary_emb(X, COS, SIN, q_norm_weight=np.zeros(32, BF16)),
+            ValueError,
+            r"q_norm_weight has shape \(32,\); this call needs \(64,\)",
+        ),
+        (
+            lambda: amdattn.apply_rotary_emb(X, COS, SIN, norm_eps=0.0),
+            ValueError,
+            r"norm_eps=0.0 must be in 1\.17",
         ),
     ],
 )
