@@ -162,8 +162,8 @@ class Pass:
     @property
     def launches_of_layer(self) -> int:
         """Of the parts that every layer has."""
-        most = max(part.times for part in self.parts)
-        return sum(part.launches * part.times // most for part in self.parts if part.times >= most)
+        layers = MODELS[self.model].layers
+        return sum(part.launches * part.times for part in self.parts if part.times > 1) // layers
 
     @property
     def us(self) -> float:
