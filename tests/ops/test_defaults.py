@@ -25,7 +25,7 @@ _NAMES: tuple[tuple[Any, str], ...] = (
         "read_only copied is_output as_json markdown wide details mixed allow_mixed cast quick "
         "version kernels dry_run annotate advice quiet packed special warm loaded "
         "inverse shared cache_seqlens cache_batch_idx cache_leftpad return_softmax_lse "
-        "qk_norm in_place partly is_tiled tile_inputs is_whole dlse exact interleaved inplace",
+        "qk_norm q_norm k_norm near in_place partly is_tiled tile_inputs is_whole dlse exact interleaved inplace",
     ),
     (
         0,
@@ -146,6 +146,9 @@ OWN: dict[str, dict[str, Any]] = {
     "ops.attention.cases.AttentionCase": {"scale_v": 1},
     "ops.attention.cases.case": {"scale_v": 1},
     "ops.norm.rms_norm.rms_norm": {"eps": 1e-6},
+    # As the norms of heads that models have.
+    "ops.rotary.problem.RotaryProblem": {"norm_eps": 1e-6},
+    "ops.rotary.rotary.apply_rotary_emb": {"norm_eps": 1e-6},
     "ops.rotary.tables.rotary_tables": {"base": 10000.0},  # as most models have it
     "ops.norm.problem.NormProblem": {"eps": 1e-6, "residual": False},
     "ops.norm_backward.problem.NormBackwardProblem": {"eps": 1e-6, "residual": False},
