@@ -12,6 +12,7 @@ from amdattn import scalars
 from amdattn.dtypes import as_dtype
 from amdattn.jax.arguments import as_arrays
 from amdattn.jax.differentiation import apply, check, differentiable
+from amdattn.op.operands import refuse_number
 from amdattn.ops.layer_norm.problem import LayerNormProblem
 
 
@@ -44,6 +45,8 @@ def layer_norm(
     state : array, int32, (4,)
         Only with dropout: that of the next call.
     """
+    for name, array in (("bias", bias), ("residual", residual)):
+        refuse_number(array, name, "fifth")
     arrays = as_arrays(x=x, weight=weight, bias=bias, residual=residual, state=state)
     return normalised(
         *arrays,

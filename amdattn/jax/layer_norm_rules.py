@@ -140,19 +140,23 @@ def _gradients(
 
 def _axes_of_gradients(problem: LayerNormBackwardProblem, variant: str) -> dict[str, Axes]:
     # As of the state: of dropped rows no part has numbers of its own.
-    of_rows = ("all_rows",) if problem.draws else ("groups", "rows")
+    of_rows, groups = (
+        (("all_rows",), "all_groups") if problem.draws else (("groups", "rows"), "groups")
+    )
     rows: Axes = (of_rows, ("columns",))
     return {
         **dict.fromkeys(("dout", "x", "dresidual_out", "dx", "dresidual"), rows),
         "weight": (("columns",),),
         "state": (("words",),),
-        "dparameters": (("groups",), ("parameters",), ("columns",)),
+        "dparameters": ((groups,), ("parameters",), ("columns",)),
     }
 
 
 def _lengths_of_gradients(problem: LayerNormBackwardProblem) -> dict[str, int]:
-    found = {name: getattr(problem, name) for name in ("groups", "rows", "columns", "all_rows")}
-    return {**found, "words": 4, "parameters": 1 + problem.bias}
+    found = {"columns": problem.columns, "words": 4, "parameters": 1 + problem.bias}
+    if problem.draws:
+        return {**found, "all_rows": problem.all_rows, "all_groups": problem.groups}
+    return {**found, "groups": problem.groups, "rows": problem.rows}
 
 
 def _resized_gradients(

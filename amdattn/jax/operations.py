@@ -13,10 +13,10 @@ from amdattn.dtypes import as_dtype
 from amdattn.jax.arguments import as_arrays
 from amdattn.jax.differentiation import apply, check, differentiable
 from amdattn.jax.layer_norm import normalised
+from amdattn.op.operands import refuse_number
 from amdattn.ops.attention.problem import axis_order
 from amdattn.ops.merge.problem import MergeProblem
 from amdattn.ops.norm.problem import NormProblem
-from amdattn.ops.norm.rms_norm import refuse_number
 
 
 @differentiable
@@ -39,7 +39,7 @@ def rms_norm(
     implementation_backward : {None, "xla"}
         Gradients: None: by kernels; "xla": in float32, by XLA.
     """
-    refuse_number(residual)
+    refuse_number(residual, "residual", "fourth")
     if dropout_p or state is not None:
         x, weight, residual, state = as_arrays(x=x, weight=weight, residual=residual, state=state)
         return normalised(

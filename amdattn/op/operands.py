@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import numbers
 from collections.abc import Mapping
+from typing import Any
 
 from amdattn.arrays.buffers import View
 from amdattn.arrays.dlpack import compact_strides
@@ -116,3 +118,17 @@ def row_step(view: View) -> int | None:
             return None
         reach = stride * length
     return view.shape[-1] if step is None else step
+
+
+def refuse_number(given: Any, name: str, place: str) -> None:
+    """In other libraries eps comes earlier; here it is the argument at `place`.
+
+    Raises
+    ------
+    TypeError
+        What was given for the argument `name` is a number.
+    """
+    if isinstance(given, numbers.Real):
+        raise TypeError(
+            f"{name}={given!r} must be an array; eps is the {place} argument: pass eps={given!r}"
+        )

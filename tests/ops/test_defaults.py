@@ -25,7 +25,8 @@ _NAMES: tuple[tuple[Any, str], ...] = (
         "read_only copied is_output as_json markdown wide details mixed allow_mixed cast quick "
         "version kernels dry_run annotate advice quiet packed special warm loaded "
         "inverse shared cache_seqlens cache_batch_idx cache_leftpad return_softmax_lse "
-        "qk_norm q_norm k_norm near in_place partly is_tiled tile_inputs is_whole dlse exact interleaved inplace",
+        "qk_norm q_norm k_norm near in_place partly is_tiled tile_inputs is_whole dlse exact "
+        "interleaved inplace",
     ),
     (
         0,

@@ -14,7 +14,7 @@ from amdattn.device import manifest, runtime
 from amdattn.dtypes import FLOAT32, DType, as_dtype
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.nothing import Nothing, made
-from amdattn.op.operands import check_shape, row_step, same_elements
+from amdattn.op.operands import check_shape, refuse_number, row_step, same_elements
 from amdattn.op.outputs import output_view
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
@@ -112,6 +112,8 @@ def layer_norm(
     UnsupportedDeviceError, HipError
         The device is of another architecture; a HIP call failed.
     """
+    for name, array in (("bias", bias), ("residual", residual)):
+        refuse_number(array, name, "fifth")
     options: dict[str, Any] = {
         "dropout_p": dropout_p,
         "seed": seed,

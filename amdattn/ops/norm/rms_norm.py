@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import numbers
 from typing import Any, ClassVar
 
 from amdattn import scalars
@@ -13,7 +12,7 @@ from amdattn.arrays.interchange import as_view, like
 from amdattn.device import manifest, runtime
 from amdattn.dtypes import as_dtype
 from amdattn.op.executor import RunnablePlan
-from amdattn.op.operands import check_placement, check_shape, row_step, same_elements
+from amdattn.op.operands import check_placement, check_shape, refuse_number, row_step, same_elements
 from amdattn.op.outputs import output_view
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
@@ -82,7 +81,7 @@ def rms_norm(
     UnsupportedDeviceError, HipError
         The device is of another architecture; a HIP call failed.
     """
-    refuse_number(residual)
+    refuse_number(residual, "residual", "fourth")
     if dropout_p or out_dtype is not None or scale is not None:
         inputs = {"x": x, "weight": weight, "residual": residual}
         options: dict[str, Any] = {"dropout_p": dropout_p, "seed": seed, "state": state}
@@ -119,21 +118,6 @@ def rms_norm(
         return _of_nothing(x, views, (out, residual_out), handle)
     results = plan.execute(x, views, (out, residual_out), "", handle)
     return results[0] if residual is None else results
-
-
-def refuse_number(residual: Any) -> None:
-    """In other libraries eps comes third.
-
-    Raises
-    ------
-    TypeError
-        The residual is a number.
-    """
-    if isinstance(residual, numbers.Real):
-        raise TypeError(
-            f"residual={residual!r} must be an array; eps is the fourth argument: pass "
-            f"eps={residual!r}"
-        )
 
 
 def plan_rms_norm(
