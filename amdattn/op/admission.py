@@ -165,9 +165,24 @@ class CheckedPlan(Plan[P]):
         """What launches need of one operand, after its own checks."""
         check_shape(view, spec.title, spec.shape, spec.dtype.name, spec.layout or variant)
         operand = self.operand(spec, view)
-        if view.on_device and (wrong := self.misfit(spec, operand)):
+        wrong = view.on_device and (_gaps(self, spec, view) or self.misfit(spec, operand))
+        if wrong:
             raise ValueError(f"{spec.title} has {wrong}")
         return operand
+
+    def unfit(self, spec: OperandSpec, view: View) -> str:
+        """What in the address or strides of device memory the plan does not take, or ""."""
+        return _gaps(self, spec, view) or self.misfit(spec, self.operand(spec, view))
+
+
+def _gaps(plan: CheckedPlan[Any], spec: OperandSpec, view: View) -> str:
+    """Gaps along axes whose strides no launch is told, unless the operation answers for them."""
+    if len(spec.axes) >= len(spec.shape) - 1 or type(plan).operand is not CheckedPlan.operand:
+        return ""
+    axes = zip(view.shape, view.strides, compact_strides(view.shape), strict=True)
+    if all(n == 1 or stride == compact for n, stride, compact in axes):
+        return ""
+    return f"strides {view.strides}; it must be without gaps"
 
 
 def _compact_view(spec: OperandSpec) -> View:

@@ -187,7 +187,7 @@ def run(cases: Sequence[OfKernel], hold: Callable[[OfKernel], Held] | None = Non
 def _guarded(plan: RunnablePlan[Any], spec: OperandSpec) -> Guarded:
     """Memory for a result, with gaps between its rows if the plan takes such."""
     found = Guarded(spec.shape, spec.dtype.name)
-    if plan.misfit(spec, plan.operand(spec, found.inner.view())):
+    if plan.unfit(spec, found.inner.view()):
         return Guarded(spec.shape, spec.dtype.name, gaps=False)
     return found
 

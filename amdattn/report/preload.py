@@ -30,12 +30,15 @@ def run(quick: bool) -> Iterator[Row]:
 
 
 def preloading() -> list[KernelSpec]:
-    """Kernels for the bound device that are built for it."""
+    """Kernels for the bound device that are built for it, of those that operations choose among."""
     arch = runtime.device_props().arch
+    chosen = {operation.kernel_ops[0] for operation in operations()}
     return [
         row
         for row in manifest.kernels()
-        if row.arch == arch and kernarg_preload.length(row.read_code_object(), row.symbol)
+        if row.arch == arch
+        and row.op in chosen
+        and kernarg_preload.length(row.read_code_object(), row.symbol)
     ]
 
 

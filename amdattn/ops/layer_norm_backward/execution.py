@@ -116,7 +116,7 @@ class LayerNormBackwardPlan(RunnablePlan[LayerNormBackwardProblem]):
         """Dout, x, weight, dresidual_out, the state, and the gradients."""
         p = self.problem
         rows = (p.all_rows, p.columns), as_dtype(p.dtype), ("row",)
-        sums = (p.groups, 1 + p.bias, p.columns), FLOAT32, ("group", "parameter")
+        sums = (p.groups, 1 + p.bias, p.columns), FLOAT32, ()
         specs = (
             OperandSpec("dout", "in", *rows, layout=_LAYOUT),
             OperandSpec("x", "in", *rows, layout=_LAYOUT),
