@@ -184,6 +184,12 @@ if HAS_JAX:
         "jax.products.gemm": {"deterministic": True},
         "jax.products.gemm_nt": {"deterministic": True},
         "jax.operations.rms_norm": {"eps": 1e-6},
+        "jax.layer_norm.layer_norm": {"eps": 1e-5},
+        "jax.tokens.apply_rotary_emb": {"norm_eps": 1e-6},
+        "jax.tokens.sample": {
+            **{"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "seed": 0},
+            "repetition_penalty": 1.0,
+        },
     }
 CHANGING = {
     "bench.replay._ComputeUnit",
