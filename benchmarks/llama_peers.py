@@ -22,7 +22,7 @@ from rich.table import Table
 
 import amdattn
 from amdattn import virtual
-from amdattn.bench import decoder
+from amdattn.bench import decoder, decoder_parts
 from amdattn.bench.clocks import clocks
 from amdattn.bench.kernels import Functions
 from amdattn.cli.output import progress_bar, stdout
@@ -40,12 +40,12 @@ _WIDEST_TILE, _MOST_PARTS, _MOST_TILES = 256, 16, 1 << 14
 class Peers:
     """Times of launches of other people, each the fastest that there is."""
 
-    def __init__(self, model: decoder.Model, aiter: Path | None) -> None:
+    def __init__(self, model: decoder_parts.Model, aiter: Path | None) -> None:
         self._model, self._props = model, amdattn.device_props()
         self._mhz = round(1000 * self._props.peak_clock_ghz)
         self._functions = Functions()
         self._triton = Triton(self._props)
-        self._norm = rms_norm.Triton(decoder.DTYPE, decoder.DTYPE)
+        self._norm = rms_norm.Triton(decoder_parts.DTYPE, decoder_parts.DTYPE)
         self._aiter = None if aiter is None else Aiter(aiter, self._props)
         self._paged = [] if aiter is None else aiter_pa.objects(aiter, self._props.arch)
 
@@ -57,7 +57,7 @@ class Peers:
         """The fastest tile of any."""
         rows = padded_n(n, _WIDEST_TILE, 1)
         a, b, out = (
-            amdattn.empty(shape, decoder.DTYPE) for shape in ((m, k), (rows, k), (m, rows))
+            amdattn.empty(shape, decoder_parts.DTYPE) for shape in ((m, k), (rows, k), (m, rows))
         )
         bias, parts = (amdattn.empty(shape, "float32") for shape in ((rows,), (_MOST_PARTS * m, n)))
         zeros = amdattn.empty((_MOST_TILES,), "int32")
@@ -87,7 +87,7 @@ class Peers:
         shape = Shape(batch, context, model.heads, model.heads_kv)
         found = [
             (modelled_us(attempt, shape, self._functions, self._mhz), f"AITER {attempt.name}")
-            for attempt in aiter_pa.attempts(self._paged, shape, decoder.DTYPE)
+            for attempt in aiter_pa.attempts(self._paged, shape, decoder_parts.DTYPE)
         ]
         us, name = min(found)
         return name, us
@@ -103,7 +103,7 @@ class Peers:
             *(batch, 1, model.heads, model.head_dim),
             device=props,
             heads_k=model.heads_kv,
-            dtype=decoder.DTYPE,
+            dtype=decoder_parts.DTYPE,
         )
         gate = amdattn.plan_gated_activation(batch, model.inner, device=props)
         attention = ("ours", attention_of_ours)
@@ -127,14 +127,14 @@ class Peers:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", choices=decoder.MODELS, default="llama3-8b")
+    parser.add_argument("--model", choices=decoder_parts.MODELS, default="llama3-8b")
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 32])
     parser.add_argument("--context", type=int, default=4096)
     parser.add_argument("--aiter", type=Path, help="a checkout of ROCm/aiter")
     parser.add_argument("--json", type=Path, help="write every part here")
     options = parser.parse_args()
     props = amdattn.device_props()
-    peers = Peers(decoder.MODELS[options.model], options.aiter)
+    peers = Peers(decoder_parts.MODELS[options.model], options.aiter)
     launch_us, rows = clocks(props).launch_us, []
     table = Table(title=f"{options.model}, {props.name}, modelled at {props.peak_clock_ghz} GHz")
     for name in ("batch", "floor, us", "ours", "of floor", "launches", "theirs", "their launches"):

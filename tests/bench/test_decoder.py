@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from amdattn.bench import decoder
+from amdattn.bench import decoder, decoder_parts
 from amdattn.bench.clocks import clocks
-from amdattn.bench.decoder import Model
+from amdattn.bench.decoder_parts import Model
 from amdattn.cli.commands import app
 from amdattn.device import runtime
 
@@ -62,7 +62,7 @@ def test_a_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_norms_of_heads() -> None:
-    found = decoder._parts(Model(2, 256, 4, 2, 512, 1000, head_dim=64, qk_norm=True), 1, 1, 64)
+    found = decoder_parts.parts(Model(2, 256, 4, 2, 512, 1000, head_dim=64, qk_norm=True), 1, 1, 64)
     assert [part.times for part in found if part.name == "norms, rotary"] == [2]
 
 
