@@ -115,6 +115,18 @@ def test_norms_apart(tmp_path: Path) -> None:
     assert (own == tensors["model.layers.1.post_attention_layernorm.weight"]).all()
 
 
+def test_many_rows_are_normalised_before_products(
+    llama: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A prompt by launches of norms whose weights are ones, its steps by products alone."""
+    monkeypatch.setattr("examples.llama.forward._NORMED_BY_PRODUCTS", 8)
+    decoder = llama.decoder()
+    llama.check(*generate(decoder, prompt(33)))
+    # Two norms of each layer, and attention of many queries is two launches.
+    assert decoder._chunks[20].launches == decoder.launches + 2 * 3
+    decoder.close()
+
+
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 def test_other_types_of_a_checkpoint(tmp_path: Path, dtype: Any) -> None:
     """float16 stays it; float32 is rounded to bfloat16, as the weights of the reference are."""
