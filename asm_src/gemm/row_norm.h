@@ -13,6 +13,8 @@ struct RowNorm : Bias<S> {
   // Of m = lane % 16: its element of the diagonal is register m % 4 of lane 16 * (m / 4) + m.
   template <class Loop>
   __device__ __forceinline__ void square(const Loop& loop, const GemmArgs& args, int lane) {
+    keep(loop.a);
+    keep(loop.b);
     const int m = lane % kMatrix;
     unroll<S::kTilesM>([&]<int t>() {
       const f32x4 products = loop.template fragment<S::kFragments + t>();
@@ -21,6 +23,14 @@ struct RowNorm : Bias<S> {
       const float squares = from_lane(m % 4 < 2 ? low : high, m / 4 * kMatrix + m);
       factor[t] = v_rsq_f32(squares * args.inverse_k + args.rms_eps);
     });
+  }
+  // Behind a wait for all loads, those of steps behind the last one among them: before it no
+  // register of theirs is anything else's.
+  template <int kSlots, int kTiles>
+  static __device__ __forceinline__ void keep(const bf16x8 (&loaded)[kSlots][kTiles][S::kParts]) {
+    for (const auto& tiles : loaded)
+      for (const auto& parts : tiles)
+        for (const bf16x8& part : parts) ordered::keep(part);
   }
   __device__ __forceinline__ f32x4 applied(f32x4 sum, float alpha, int o, int f, int lane) const {
     return Bias<S>::applied(sum * factor[f / S::kTilesN], alpha, o, f, lane);

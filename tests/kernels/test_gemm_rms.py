@@ -23,8 +23,10 @@ def test_sizes(name: str, m: int, n: int, k: int) -> None:
 
 
 @every_member
-def test_any_order(name: str) -> None:
-    call = Call(33, 40, 200, name)
+@pytest.mark.parametrize(("m", "n", "k"), [(33, 40, 200), (18, 21, 328), (66, 33, 1096)])
+def test_any_order(name: str, m: int, n: int, k: int) -> None:
+    """Of steps that fill the loop's registers and of fewer, whose last loads are waited for."""
+    call = Call(m, n, k, name)
     call.hold_bits_and_checks(call.check())
 
 
