@@ -84,19 +84,22 @@ def _save(figure: Any, path: Path) -> None:
 def passes(path: Path, found: Sequence[Pass]) -> None:
     """What the parts of passes of decoders take, as shares, with the floor of each step."""
     names = list(dict.fromkeys(part.name for one in found for part in one.parts))
+    shades = _COLOURS[:-1]  # the floor is black
     figure = _figure(1.5 + 0.7 * len(found))
     axes = figure.add_subplot()
     for row, one in enumerate(found):
         left = 0.0
         for i, name in enumerate(names):
             us = sum(p.times * p.us for p in one.parts if p.name == name)
-            axes.barh(row, us / one.us, left=left, color=_COLOURS[i % len(_COLOURS)])
+            axes.barh(row, us / one.us, left=left, color=shades[i % len(shades)])
             left += us / one.us
         axes.barh(row, 1 - left, left=left, color=_ISSUE)
         if one.tokens == 1:
-            axes.plot([1 / one.of_floor] * 2, [row - 0.4, row + 0.4], color="black")
+            at = [1 / one.of_floor] * 2, [row - 0.45, row + 0.45]
+            axes.plot(*at, color="white", linewidth=4)
+            axes.plot(*at, color="black")
     for i, name in enumerate(names):
-        axes.barh(0, 0, color=_COLOURS[i % len(_COLOURS)], label=name)
+        axes.barh(0, 0, color=shades[i % len(shades)], label=name)
     axes.barh(0, 0, color=_ISSUE, label=f"launches, {found[0].launch_us:g} us each")
     axes.plot([], [], color="black", label="floor")
     labels = [
