@@ -18,7 +18,6 @@ from amdattn.output_files import check_outputs, replacing
 if TYPE_CHECKING:
     from amdattn.bench.decoder import Pass
 
-_STEP, _PROMPT = "step", "prompt"
 _COLUMNS = ("part", "times", "launches", "us", "of the pass", "kernel")
 
 

@@ -63,9 +63,12 @@ def kernel_choices(
     op: str,
     mismatches: Callable[[KernelSpec, P], list[Mismatch]],
     cost_clk: Callable[[KernelSpec, P, DeviceProps], float],
+    distance: Callable[[Rejected], tuple[int, ...]] = lambda one: (len(one[1]),),
+    order: Callable[[KernelSpec], int] = lambda kernel: 0,
 ) -> Choices[KernelChoice]:
-    """Every kernel of `op` that takes a problem; of the others those that lack the least first."""
+    """Every kernel of `op` that takes a problem, by `order`; of the others the nearest first."""
     found = [(row, mismatches(row, problem)) for row in candidates(rows, op, props)]
+    found.sort(key=lambda one: order(one[0]))
     items = [KernelChoice(row, cost_clk(row, problem, props)) for row, wrong in found if not wrong]
-    rejected = sorted((one for one in found if one[1]), key=lambda one: len(one[1]))
+    rejected = sorted((one for one in found if one[1]), key=distance)
     return Choices(tuple(items), tuple(rejected), rows)

@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 
 from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
-from amdattn.device.manifest import KernelSpec, candidates
-from amdattn.op.choices import Choices, KernelChoice
+from amdattn.device.manifest import KernelSpec
+from amdattn.op.choices import Choices, KernelChoice, kernel_choices
 from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
@@ -69,10 +69,7 @@ def choices(
     problem: LayerNormProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[KernelChoice]:
     """Every kernel that takes a problem."""
-    found = [(row, mismatches(row, problem)) for row in candidates(rows, NORM, props)]
-    items = [KernelChoice(row, cost_clk(row, problem, props)) for row, wrong in found if not wrong]
-    rejected = sorted((one for one in found if one[1]), key=distance)
-    return Choices(tuple(items), tuple(rejected), rows)
+    return kernel_choices(problem, props, rows, NORM, mismatches, cost_clk, distance)
 
 
 def best(items: Sequence[KernelChoice]) -> KernelChoice:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates
-from amdattn.op.choices import Choices, KernelChoice
+from amdattn.op.choices import Choices, KernelChoice, kernel_choices
 from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
@@ -43,11 +43,10 @@ def choices(
     problem: LayerNormBackwardProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[KernelChoice]:
     """Every kernel that takes a problem, those of fewer columns first."""
-    found = [(row, mismatches(row, problem)) for row in candidates(rows, NORM_BACKWARD, props)]
-    found.sort(key=lambda one: int(one[0].accepts["columns"][1]))
-    items = [KernelChoice(row, cost_clk(row, problem, props)) for row, wrong in found if not wrong]
-    rejected = sorted((one for one in found if one[1]), key=distance)
-    return Choices(tuple(items), tuple(rejected), rows)
+    return kernel_choices(
+        *(problem, props, rows, NORM_BACKWARD, mismatches, cost_clk, distance),
+        order=lambda kernel: int(kernel.accepts["columns"][1]),
+    )
 
 
 def best(items: Sequence[KernelChoice]) -> KernelChoice:

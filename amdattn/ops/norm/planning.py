@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
-from amdattn.device.manifest import KernelSpec, candidates
-from amdattn.op.choices import Choices, KernelChoice, Rejected
+from amdattn.device.manifest import KernelSpec
+from amdattn.op.choices import Choices, KernelChoice, Rejected, kernel_choices
 from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
@@ -116,10 +116,9 @@ def choices(
     problem: NormProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[KernelChoice]:
     """Every kernel that takes a problem."""
-    found = [(row, mismatches(row, problem)) for row in candidates(rows, RMS_NORM, props)]
-    items = [KernelChoice(row, cost_clk(row, problem, props)) for row, wrong in found if not wrong]
-    rejected = sorted(((row, wrong) for row, wrong in found if wrong), key=distance)
-    return Choices(tuple(items), tuple(rejected), rows)
+    return kernel_choices(
+        *(problem, props, rows, RMS_NORM, mismatches, cost_clk, distance),
+    )
 
 
 def distance(rejected: Rejected) -> tuple[int, bool]:
