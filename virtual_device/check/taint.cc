@@ -8,8 +8,8 @@
 namespace vdev {
 
 void define_arguments(const LaunchState& launch, ShadowMemory& memory) {
-  const u64 begin = launch.dispatch_packet_address;
-  memory.define(begin, launch.kernarg_address - begin);
+  memory.define(launch.dispatch_packet_address, kPacketBytes);
+  memory.define(launch.queue_address, kQueueBytes);
   memory.define(launch.kernarg_address, launch.kernel().kernarg_bytes);
 }
 

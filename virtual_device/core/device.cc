@@ -189,10 +189,10 @@ struct DispatchPacket {
   u32 grid_size_x, grid_size_y, grid_size_z, private_segment_size, group_segment_size;
   u64 kernel_object, kernarg_address, reserved2, completion_signal;
 };
-static_assert(sizeof(DispatchPacket) == 64);
+static_assert(sizeof(DispatchPacket) == kPacketBytes);
 
-constexpr u64 kQueueBytes = 256;  // amd_queue_t, of which kernels read the aperture words
-constexpr u64 kPacketOffset = 0, kQueueOffset = 64, kKernargOffset = kQueueOffset + kQueueBytes;
+constexpr u64 kPacketOffset = 0, kQueueOffset = kPacketBytes,
+              kKernargOffset = kQueueOffset + kQueueBytes;
 
 // The kernarg segment, rounded up to what scalar loads may fetch beyond the last argument.
 u64 segment_bytes(const Kernel& kernel) {
@@ -292,20 +292,29 @@ LaunchResult Device::run(const Launch& launch) {
   if (options_.resident_workgroups)
     state->resident_limit = std::min(state->resident_limit, options_.resident_workgroups);
 
-  const auto segment = memory_.allocate(segment_bytes(kernel), MemoryKind::kDevice);
-  if (!segment) return {FaultKind::kResources, "no device memory for the kernarg segment"};
+  std::optional<Allocation> segment;
   const struct Release {
     Memory& memory;
-    u64 base;
-    ~Release() { memory.free(base); }
-  } release{memory_, segment->base};
-  state->dispatch_packet_address = segment->base + kPacketOffset;
-  state->queue_address = segment->base + kQueueOffset;
-  state->kernarg_address = segment->base + kKernargOffset;
+    const std::optional<Allocation>& segment;
+    ~Release() {
+      if (segment) memory.free(segment->base);
+    }
+  } release{memory_, segment};
   state->kernarg = launch.kernarg;
-  state->kernarg.resize((u64{kernel.kernarg_bytes} + 63) / 64 * 64);
-  fill_hidden_arguments(*state);
-  write_packet(*state, segment->host(segment->base));
+  if (launch.queued) {
+    state->dispatch_packet_address = launch.queued->packet_address;
+    state->queue_address = launch.queued->queue_address;
+    state->kernarg_address = launch.queued->kernarg_address;
+  } else {
+    segment = memory_.allocate(segment_bytes(kernel), MemoryKind::kDevice);
+    if (!segment) return {FaultKind::kResources, "no device memory for the kernarg segment"};
+    state->dispatch_packet_address = segment->base + kPacketOffset;
+    state->queue_address = segment->base + kQueueOffset;
+    state->kernarg_address = segment->base + kKernargOffset;
+    state->kernarg.resize((u64{kernel.kernarg_bytes} + 63) / 64 * 64);
+    fill_hidden_arguments(*state);
+    write_packet(*state, segment->host(segment->base));
+  }
 
   const Running running(*this, *state);
   counters_.launches.fetch_add(1, std::memory_order_relaxed);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,14 @@ struct Dim3 {
   u64 count() const { return u64{x} * y * z; }
 };
 
-// One kernel dispatch, complete: hidden arguments are filled in by Device::execute.
+// Where a dispatch that comes from a queue has its packet, arguments and queue: in memory that the
+// device sees.
+struct QueuedDispatch {
+  u64 packet_address = 0, kernarg_address = 0, queue_address = 0;
+};
+
+// One kernel dispatch, complete: hidden arguments are filled in by Device::execute, unless whoever
+// wrote a packet has done so.
 struct Launch {
   std::shared_ptr<CodeObject> code;
   const Kernel* kernel = nullptr;
@@ -29,6 +37,7 @@ struct Launch {
   Dim3 workgroup_size;
   u32 dynamic_lds_bytes = 0;
   std::vector<u8> kernarg;  // explicit arguments at their metadata offsets; kernarg_bytes long
+  std::optional<QueuedDispatch> queued;
 };
 
 enum class FaultKind : u8 {

@@ -16,6 +16,9 @@ class Observer;
 struct Wave;
 struct Workgroup;
 
+inline constexpr u64 kPacketBytes = 64;
+inline constexpr u64 kQueueBytes = 256;  // amd_queue_t, of which kernels read the aperture words
+
 struct LaunchState {
   const Launch& launch;
   const DecodedCode& code;

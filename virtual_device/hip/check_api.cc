@@ -3,7 +3,6 @@
 #include <cstring>
 #include <string_view>
 
-#include "check/session.h"
 #include "hip/api.h"
 #include "isa/decode.h"
 
@@ -40,8 +39,8 @@ const char* text_of_session(Make make) {
   text.clear();
   bool made = false;
   api([&](Runtime& runtime) {
-    runtime.drain();
-    if (runtime.checks) made = make(*runtime.checks, text);
+    runtime.process.drain();
+    if (runtime.process.checks) made = make(*runtime.process.checks, text);
     return hipSuccess;
   });
   return made ? text.c_str() : nullptr;
@@ -70,9 +69,9 @@ VDEV_EXPORT int amdattn_vdev_declare(const char* kind, uint64_t address, uint64_
     return 0;
   bool noted = false;
   api([&](Runtime& runtime) {
-    runtime.drain();
-    if (runtime.checks && runtime.checking) {
-      runtime.checks->declare(std::move(contract));
+    runtime.process.drain();
+    if (runtime.process.checks && runtime.process.checking) {
+      runtime.process.checks->declare(std::move(contract));
       noted = true;
     }
     return hipSuccess;
@@ -86,7 +85,7 @@ VDEV_EXPORT const uint8_t* amdattn_vdev_code_object(uint64_t id, uint64_t* bytes
   if (bytes == nullptr) return nullptr;
   *bytes = 0;
   api([&](Runtime& runtime) {
-    const auto code = runtime.checks ? runtime.checks->code_object(id) : nullptr;
+    const auto code = runtime.process.checks ? runtime.process.checks->code_object(id) : nullptr;
     if (code) {
       image = code->image().data();
       *bytes = code->image().size();

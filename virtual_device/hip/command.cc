@@ -36,8 +36,8 @@ LaunchResult run(Runtime& runtime, const Command& command) {
             if (runtime.null_launches != Runtime::NullLaunches::kOff) return LaunchResult{};
             return runtime.device.execute(kernel.launch);
           },
-          [&](const CopyCommand& copy) { return run_copy(runtime, copy); },
-          [&](const FillCommand& fill) { return run_fill(runtime, fill); },
+          [&](const CopyCommand& copy) { return run_copy(runtime.device.memory(), copy); },
+          [&](const FillCommand& fill) { return run_fill(runtime.device.memory(), fill); },
           [&](const HostCommand& host) {
             host.function(host.user_data);
             return LaunchResult{};

@@ -45,8 +45,8 @@ void set_record(Event& event, std::shared_ptr<EventRecord> record, const Point& 
 }
 
 void stamp(const Runtime& runtime, EventRecord& record) {
-  if (runtime.timing) {  // modelled time
-    record.time_ns = runtime.timings->now_ns();
+  if (runtime.process.timing) {  // modelled time
+    record.time_ns = runtime.process.timings->now_ns();
     return;
   }
   const auto now = std::chrono::steady_clock::now().time_since_epoch();

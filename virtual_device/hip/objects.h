@@ -12,6 +12,7 @@
 
 #include "core/code_object.h"
 #include "core/device.h"
+#include "core/transfer.h"
 #include "hip/hip_abi.h"
 #include "hip/stream_queue.h"
 
@@ -64,28 +65,15 @@ struct MemPool {
   std::atomic<int> reuse[3] = {1, 1, 1};
 };
 
-// One side of a copy or fill, in bytes.
-struct Side {
-  u64 address = 0;
-  u64 pitch = 0, slice = 0;  // distance of rows and of planes
-  bool device = false;       // an address of the device, else one of the host alone
-};
-
 // Work for a stream or a node of a graph. The order is that of hipGraphNodeType.
 struct KernelCommand {
   std::shared_ptr<Function> function;
   Launch launch;
 };
-struct CopyCommand {
-  Side dst, src;
-  u64 width = 0, height = 1, depth = 1;  // width in bytes
+struct CopyCommand : Copy {
   hipMemcpyKind kind = hipMemcpyDefault;
 };
-struct FillCommand {
-  Side dst;
-  u32 value = 0, element_bytes = 1;
-  u64 width = 0, height = 1, depth = 1;  // width in elements
-};
+using FillCommand = FillRange;
 struct HostCommand {
   hipHostFn_t function = nullptr;
   void* user_data = nullptr;

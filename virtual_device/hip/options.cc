@@ -9,56 +9,10 @@ namespace vdev::hip {
 namespace {
 
 constexpr uint32_t kAbiVersion = 3;
-constexpr u64 kMaxThreads = 1024, kMaxQuantum = 16;
-
-bool set_reading(timing::Readings& readings, std::string_view key, u64 value) {
-  for (const timing::ReadingOption& option : timing::kReadingOptions)
-    if (key == option.key && value <= option.most) {
-      readings.*option.value = static_cast<u32>(value);
-      return true;
-    }
-  return false;
-}
-
 bool set_option(Runtime& runtime, std::string_view key, u64 value) {
-  DeviceOptions& options = runtime.device.options();
-  if (key == "threads" && value <= kMaxThreads) {
-    options.threads = static_cast<u32>(value);
-  } else if (key == "quantum" && value >= 1 && value <= kMaxQuantum) {
-    options.quantum = static_cast<u32>(value);
-  } else if (key == "seed") {
-    options.seed = value;
-  } else if (key == "max_instructions" && value >= 1) {
-    options.max_instructions = value;
-  } else if (key == "max_total_instructions") {
-    options.max_total_instructions = value;
-  } else if (key == "resident_workgroups") {
-    options.resident_workgroups = value;
-  } else if (key == "null" && value <= 2) {
-    runtime.null_launches = static_cast<Runtime::NullLaunches>(value);
-  } else if (key == "check" && value <= 1) {
-    runtime.set_checking(value == 1);
-  } else if (key == "timing" && value <= 1) {
-    runtime.set_timing(value == 1);
-  } else if (key == "clock_mhz") {
-    runtime.timing_options.clock_ghz = static_cast<double>(value) / 1000;
-  } else if (key == "trace_events") {
-    runtime.timing_options.max_events = value;
-  } else if (key == "simulated_workgroups") {
-    runtime.timing_options.max_workgroups = value;
-  } else if (key == "simulated_xcd" && value < runtime.device.machine().num_xcds) {
-    runtime.timing_options.xcd = static_cast<u32>(value);
-  } else if (key == "warm_code" && value <= 1) {
-    runtime.timing_options.warm_code = value == 1;
-  } else if (key == "max_errors" && value <= ~u32{0}) {
-    runtime.check_options.max_errors = static_cast<u32>(value);
-  } else if (key == "late_loads" && value <= 1) {
-    runtime.check_options.late_loads = value == 1;
-  } else if (key == "late_stores" && value <= 1) {
-    runtime.check_options.late_stores = value == 1;
-  } else {
-    return set_reading(runtime.timing_options.readings, key, value);
-  }
+  if (key != "null") return runtime.process.set_option(key, value);
+  if (value > 2) return false;
+  runtime.null_launches = static_cast<Runtime::NullLaunches>(value);
   return true;
 }
 
@@ -82,34 +36,16 @@ bool get_counter(Runtime& runtime, std::string_view name, u64& value) {
 
 }  // namespace
 
-void Runtime::set_checking(bool on) {
-  if (on == checking) return;
-  checking = on;
-  if (on) {
-    checks.reset();  // before its successor watches the same memory
-    checks = std::make_unique<CheckSession>(device.memory(), check_options);
-  } else {
-    checks->stop();
-  }
-  device.set_observer(on ? &CheckSession::observe : nullptr, checks.get());
-}
-
-void Runtime::set_timing(bool on) {
-  if (on == timing) return;
-  timing = on;
-  if (on) timings = std::make_unique<timing::Session>(device.machine(), timing_options);
-  device.set_executor(on ? &timing::Session::execute : nullptr, timings.get());
-}
-
 // The profiles of every launch since the last call, as JSON, and forgets them; null when the model
 // was never on. Valid until the same thread calls again.
 VDEV_EXPORT const char* amdattn_vdev_take_profiles() {
   static thread_local std::string text;
   bool made = false;
   api([&](Runtime& runtime) {
-    runtime.drain();
-    made = runtime.timings != nullptr;
-    if (made) text = runtime.timings->take_json();
+    runtime.process.drain();
+    const auto& timings = runtime.process.timings;
+    made = timings != nullptr;
+    if (made) text = timings->take_json();
     return hipSuccess;
   });
   return made ? text.c_str() : nullptr;
@@ -146,7 +82,7 @@ VDEV_EXPORT int amdattn_vdev_set_option(const char* key, const char* value) {
   if (parsed.ec != std::errc{} || parsed.ptr != end || value == end) return 0;
   bool known = false;
   const hipError_t code = api([&](Runtime& runtime) {
-    runtime.drain();  // no launch reads the options while they change
+    runtime.process.drain();  // no launch reads the options while they change
     known = set_option(runtime, key, number);
     return hipSuccess;
   });

@@ -70,6 +70,7 @@ Runtime::Runtime() {
   default_pool = std::make_shared<MemPool>();
   pools.add(default_pool);
   current_pool = default_pool;
+  process.add_drain([this] { drain(); });
 }
 
 Runtime* Runtime::get() {

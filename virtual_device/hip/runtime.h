@@ -8,12 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "check/session.h"
-#include "core/device.h"
 #include "hip/handle_table.h"
 #include "hip/objects.h"
 #include "hip/stream_queue.h"
-#include "timing/session.h"
+#include "host/process.h"
 
 namespace vdev::hip {
 
@@ -25,7 +23,8 @@ class Runtime {
   // cannot use the device of its parent (as on a GPU).
   static Runtime* get();
 
-  Device device{played_machine()};
+  Process& process = Process::get();
+  Device& device = process.device;
   HandleTable<hipStream_t, Stream> streams{0x51};
   HandleTable<hipEvent_t, Event> events{0x52};
   HandleTable<hipModule_t, Module> modules{0x53};
@@ -90,19 +89,6 @@ class Runtime {
   std::map<u64, PoolBlock> pool_blocks;  // by address, under pool_mutex
   // Frees an allocation of any origin; false when `address` is not the base of one.
   bool release(u64 address);
-
-  // ---- checked mode (options.cc, check_api.cc) -----------------------------------------------
-  void set_checking(bool on);
-  CheckOptions check_options;
-  // The present session, or the last one: its findings outlive it.
-  std::unique_ptr<CheckSession> checks;
-  bool checking = false;
-
-  // ---- performance model (options.cc) --------------------------------------------------------
-  void set_timing(bool on);
-  timing::Options timing_options;
-  std::unique_ptr<timing::Session> timings;
-  bool timing = false;
 
   // ---- null device (options.cc) --------------------------------------------------------------
   // Launches are accepted and never executed: they complete in stream order, or inside the call.

@@ -1,4 +1,4 @@
-// Copies and fills: checked when they are requested, resolved again when they run.
+// Copies and fills, checked when they are requested.
 #pragma once
 
 #include "core/safe_read.h"
@@ -20,8 +20,5 @@ CopyCommand make_copy(Runtime& runtime, void* dst, u64 dst_pitch, u64 dst_slice,
 CopyCommand make_copy(Runtime& runtime, const hipMemcpy3DParms* params);
 FillCommand make_fill(Runtime& runtime, void* dst, u64 pitch, u64 slice, u32 value,
                       u32 element_bytes, u64 width, u64 height, u64 depth);
-
-LaunchResult run_copy(Runtime& runtime, const CopyCommand& copy);
-LaunchResult run_fill(Runtime& runtime, const FillCommand& fill);
 
 }  // namespace vdev::hip

@@ -1,0 +1,86 @@
+#include "hsa/environment.h"
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "hsa/system.h"
+
+namespace vdev::hsa {
+namespace {
+
+constexpr std::string_view kVirtual = "virtual:";
+
+// Files that are written when the process ends; "" for none.
+std::string findings_file, profiles_file;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+std::optional<Machine> machine_of(std::string_view name) {
+  for (const Arch* arch : architectures())
+    if (arch->name() == name)
+      return Machine{arch, &arch->products.front(), arch->products.front().num_xcds};
+  return find_machine(name);
+}
+
+void write_file(const std::string& path, const std::string& text) {
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  const bool opened = file != nullptr;
+  bool written = opened && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  if (opened) written = std::fclose(file) == 0 && written;
+  if (!written) std::fprintf(stderr, "amdattn: cannot write %s\n", path.c_str());
+}
+
+void write_results() {
+  Process& process = Process::get();
+  if (!findings_file.empty() && process.checks) {
+    write_file(findings_file, process.checks->take_json());
+  }
+  if (!profiles_file.empty() && process.timings) {
+    write_file(profiles_file, process.timings->take_json());
+  }
+}
+
+void set_options(Process& process, std::string_view options) {
+  while (!options.empty()) {
+    const std::string_view one = options.substr(0, options.find(','));
+    options.remove_prefix(std::min(options.size(), one.size() + 1));
+    const size_t equal = one.find('=');
+    u64 value = 0;
+    const char* const end = one.data() + one.size();
+    const bool known = equal != one.npos &&
+                       std::from_chars(one.data() + equal + 1, end, value).ptr == end &&
+                       process.set_option(one.substr(0, equal), value);
+    if (!known) throw std::runtime_error("AMDATTN_OPTIONS: no such option: " + std::string(one));
+  }
+}
+
+}  // namespace
+
+void choose_device() {
+  const std::string request = variable("AMDATTN_DEVICE");
+  if (request.empty() || request == "auto") return;
+  std::string_view name = request;
+  if (name.starts_with(kVirtual)) name.remove_prefix(kVirtual.size());
+  const auto machine = machine_of(name);
+  if (!machine) throw std::runtime_error("AMDATTN_DEVICE=" + request + ": no such device");
+  play(*machine);
+}
+
+void watch_by_environment(System& system) {
+  Process& process = system.process;
+  set_options(process, variable("AMDATTN_OPTIONS"));
+  findings_file = variable("AMDATTN_FINDINGS");
+  profiles_file = variable("AMDATTN_PROFILES");
+  if (!findings_file.empty()) process.set_checking(true);
+  if (!profiles_file.empty()) process.set_timing(true);
+  if (!findings_file.empty() || !profiles_file.empty()) std::atexit(write_results);
+}
+
+}  // namespace vdev::hsa

@@ -1,0 +1,243 @@
+// Pools of memory, access to it, host memory that the device sees, and what is known of a pointer.
+#include <cstring>
+#include <limits>
+
+#include "core/transfer.h"
+#include "hsa/api.h"
+
+namespace vdev::hsa {
+namespace {
+
+constexpr u64 kGranule = 4096;
+constexpr u32 kHostBytesKnown = 0;  // of link bandwidths: nothing is said
+
+struct PoolFacts {
+  u64 handle, agent;
+  u32 segment, flags;
+};
+constexpr PoolFacts kPools[] = {
+    {kCpuFine, kCpuAgent, kSegmentGlobal, kFineGrained},
+    {kCpuKernarg, kCpuAgent, kSegmentGlobal, kFineGrained | kKernargInit},
+    {kCpuCoarse, kCpuAgent, kSegmentGlobal, kCoarseGrained},
+    {kGpuCoarse, kGpuAgent, kSegmentGlobal, kCoarseGrained},
+    {kGpuFine, kGpuAgent, kSegmentGlobal, kExtendedFineGrained},
+    {kGpuGroup, kGpuAgent, kSegmentGroup, 0},
+};
+
+const PoolFacts& facts_of(Pool pool) {
+  for (const PoolFacts& facts : kPools)
+    if (facts.handle == pool.handle) return facts;
+  throw Refused{kInvalidMemoryPool};
+}
+
+u64 bytes_of(const System& system, const PoolFacts& pool) {
+  if (pool.segment == kSegmentGroup) return system.device.limits().lds_bytes;
+  return pool.agent == kGpuAgent ? system.memory.capacity() : u64{1} << 40;
+}
+
+bool is_agent(Agent agent) { return agent.handle == kCpuAgent || agent.handle == kGpuAgent; }
+
+// Host memory has its own address on the device.
+Status lock(System& system, void* host, size_t bytes, void** device) {
+  require(host != nullptr && bytes != 0 && device != nullptr);
+  const u64 address = reinterpret_cast<u64>(host);
+  const auto allocation = system.memory.find(address);
+  if (!allocation || allocation->kind != MemoryKind::kHost) {
+    require(system.memory.borrow(address, bytes), kOutOfResources);
+    std::lock_guard guard(system.locks_mutex);
+    system.locks.emplace(address, bytes);
+  }
+  *device = host;
+  return kSuccess;
+}
+
+Status unlock(System& system, void* host) {
+  const u64 address = reinterpret_cast<u64>(host);
+  u64 bytes = 0;
+  {
+    std::lock_guard guard(system.locks_mutex);
+    const auto it = system.locks.find(address);
+    if (it == system.locks.end()) return system.memory.find(address) ? kSuccess : kInvalidArgument;
+    bytes = it->second;
+    system.locks.erase(it);
+  }
+  require(system.memory.give_back(address, bytes), kError);
+  return kSuccess;
+}
+
+}  // namespace
+
+HSA_API hsa_amd_agent_iterate_memory_pools(Agent agent, Status (*visit)(Pool pool, void* data),
+                                           void* data) {
+  return api([&](System&) {
+    require(is_agent(agent), kInvalidAgent);
+    require(visit != nullptr);
+    for (const PoolFacts& pool : kPools) {
+      if (pool.agent != agent.handle) continue;
+      if (const Status status = visit({pool.handle}, data); status != kSuccess) return status;
+    }
+    return kSuccess;
+  });
+}
+
+HSA_API hsa_amd_memory_pool_get_info(Pool handle, u32 attribute, void* value) {
+  using namespace pool_info;
+  return api([&](System& system) {
+    const PoolFacts& pool = facts_of(handle);
+    const bool global = pool.segment == kSegmentGlobal;
+    switch (attribute) {
+      case kSegment:
+        return answer(value, pool.segment);
+      case kGlobalFlags:
+        return answer(value, pool.flags);
+      case kSize:
+      case kAllocMaxSize:
+        return answer<size_t>(value, bytes_of(system, pool));
+      case kAllocAllowed:
+        return answer(value, global);
+      case kAllocGranule:
+      case kAllocAlignment:
+      case kRecommendedGranule:
+        return answer<size_t>(value, global ? kGranule : 0);
+      case kAccessibleByAll:
+        return answer(value, pool.agent == kCpuAgent);
+      case kLocation:
+        return answer(value, u32{pool.agent == kGpuAgent});
+    }
+    return kInvalidArgument;
+  });
+}
+
+// The host does not see the device's memory: no large BAR.
+HSA_API hsa_amd_agent_memory_pool_get_info(Agent agent, Pool handle, u32 attribute, void* value) {
+  return api([&](System&) {
+    require(is_agent(agent), kInvalidAgent);
+    const PoolFacts& pool = facts_of(handle);
+    const bool own = pool.agent == agent.handle;
+    switch (attribute) {
+      case pool_info::kAccess:
+        return answer<u32>(value, own                       ? kAllowedByDefault
+                                  : pool.agent == kCpuAgent ? kDisallowedByDefault
+                                                            : kNeverAllowed);
+      case pool_info::kNumLinkHops:
+        return answer(value, u32{!own});
+      case pool_info::kLinkInfo: {
+        if (own) return kSuccess;
+        const LinkInfo link{kHostBytesKnown,
+                            kHostBytesKnown,
+                            kHostBytesKnown,
+                            kHostBytesKnown,
+                            true,
+                            true,
+                            true,
+                            kLinkPcie,
+                            20};
+        return answer(value, link);
+      }
+    }
+    return kInvalidArgument;
+  });
+}
+
+HSA_API hsa_amd_memory_pool_allocate(Pool handle, size_t bytes, u32 flags, void** pointer) {
+  return api([&](System& system) {
+    const PoolFacts& pool = facts_of(handle);
+    require(pointer != nullptr && bytes != 0);
+    require(pool.segment == kSegmentGlobal, kInvalidAllocation);
+    const bool device = pool.agent == kGpuAgent;
+    const auto kind = device ? MemoryKind::kDevice : MemoryKind::kHost;
+    // The kernel gives the host pages of zeros.
+    const auto fill = device ? Fill::kPoison : Fill::kZero;
+    const auto allocation = system.memory.allocate(bytes, kind, flags, fill);
+    require(allocation.has_value(), kOutOfResources);
+    *pointer = reinterpret_cast<void*>(allocation->base);
+    return kSuccess;
+  });
+}
+
+HSA_API hsa_amd_memory_pool_free(void* pointer) {
+  return api([&](System& system) {
+    if (pointer == nullptr) return kSuccess;
+    require(system.memory.free(reinterpret_cast<u64>(pointer)), kInvalidAllocation);
+    return kSuccess;
+  });
+}
+
+HSA_API hsa_amd_agents_allow_access(u32 count, const Agent* agents, const u32* flags,
+                                    const void* pointer) {
+  return api([&](System& system) {
+    require(count != 0 && agents != nullptr && flags == nullptr && pointer != nullptr);
+    for (u32 i = 0; i < count; ++i) require(is_agent(agents[i]), kInvalidAgent);
+    require(system.memory.find(reinterpret_cast<u64>(pointer)).has_value());
+    return kSuccess;
+  });
+}
+
+HSA_API hsa_amd_memory_lock_to_pool(void* host, size_t bytes, Agent*, int, Pool, u32,
+                                    void** device) {
+  return api([&](System& system) { return lock(system, host, bytes, device); });
+}
+
+HSA_API hsa_amd_memory_unlock(void* host) {
+  return api([&](System& system) { return unlock(system, host); });
+}
+
+HSA_API hsa_memory_register(void* host, size_t bytes) {
+  return api([&](System& system) {
+    void* device = nullptr;
+    return lock(system, host, bytes, &device);
+  });
+}
+
+HSA_API hsa_memory_deregister(void* host, size_t) {
+  return api([&](System& system) { return unlock(system, host); });
+}
+
+HSA_API hsa_amd_pointer_info(const void* pointer, PointerInfo* info, void* (*allocate)(size_t),
+                             u32* num_agents, Agent** agents) {
+  return api([&](System& system) {
+    require(pointer != nullptr && info != nullptr && info->size != 0);
+    PointerInfo found{};
+    found.size = sizeof found;
+    const auto allocation = system.memory.find(reinterpret_cast<u64>(pointer));
+    if (allocation) {
+      const bool device = allocation->kind == MemoryKind::kDevice;
+      const bool locked = [&] {
+        std::lock_guard guard(system.locks_mutex);
+        return system.locks.contains(allocation->base);
+      }();
+      found.type = locked ? kPointerLocked : kPointerHsa;
+      found.agent_base = reinterpret_cast<void*>(allocation->base);
+      found.host_base = device ? nullptr : found.agent_base;
+      found.bytes = allocation->size;
+      found.owner = {device ? kGpuAgent : kCpuAgent};
+      found.global_flags = device ? kCoarseGrained : kFineGrained;
+      found.registered = true;
+    }
+    std::memcpy(info, &found, std::min<size_t>(info->size, sizeof found));
+    if (allocate != nullptr && num_agents != nullptr && agents != nullptr) {
+      *num_agents = allocation ? 1 : 0;
+      *agents = static_cast<Agent*>(allocate(sizeof(Agent)));
+      require(*agents != nullptr, kOutOfResources);
+      (*agents)[0] = {kGpuAgent};
+    }
+    return kSuccess;
+  });
+}
+
+HSA_API hsa_memory_copy(void* to, const void* from, size_t bytes) {
+  return api([&](System& system) {
+    if (bytes == 0) return kSuccess;
+    require(to != nullptr && from != nullptr);
+    const auto side = [&](const void* pointer) {
+      const u64 address = reinterpret_cast<u64>(pointer);
+      return Side{address, 0, 0, system.memory.find(address).has_value()};
+    };
+    const LaunchResult result = run_copy(system.memory, {side(to), side(from), bytes});
+    if (result.fault == FaultKind::kNone) return kSuccess;
+    std::fprintf(stderr, "amdattn: hsa_memory_copy: %s\n", result.report.c_str());
+    return kInvalidArgument;
+  });
+}
+
+}  // namespace vdev::hsa

@@ -1,0 +1,72 @@
+// The state behind the HSA runtime's ABI: one CPU agent, one GPU agent, and all that lives.
+#pragma once
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "host/process.h"
+#include "hsa/hsa_abi.h"
+#include "hsa/signals.h"
+
+namespace vdev::hsa {
+
+// Agents, and pools of memory, by their handles.
+inline constexpr u64 kCpuAgent = 0x1001, kGpuAgent = 0x1002, kGpuIsa = 0x2001;
+inline constexpr u64 kCpuFine = 0x3001, kCpuKernarg = 0x3002, kCpuCoarse = 0x3003,
+                     kGpuCoarse = 0x3004, kGpuFine = 0x3005, kGpuGroup = 0x3006;
+
+class Queue;
+struct Program;
+
+// A kernel that packets name by the address of its descriptor.
+struct Dispatchable {
+  std::shared_ptr<CodeObject> code;
+  const Kernel* kernel = nullptr;
+};
+
+using SystemEventHandler = Status (*)(const MemoryFaultEvent* event, void* data);
+
+class System {
+ public:
+  // Null before hsa_init.
+  static System* get();
+  static System& start();  // counts
+  static bool stop();      // false: it was not started
+
+  Process& process = Process::get();
+  Device& device = process.device;
+  Memory& memory = device.memory();
+  Signals signals{memory};
+
+  // ---- queues (queue.cc) ----------------------------------------------------------------------
+  std::mutex queues_mutex;
+  std::map<u64, std::shared_ptr<Queue>> queues;  // by the address of the QueueBlock
+
+  // ---- code (executable.cc) -------------------------------------------------------------------
+  std::mutex code_mutex;                     // guards the following two
+  std::map<u64, Dispatchable> dispatchable;  // by the address of the descriptor
+  // Kernels whose packets ask for more scratch than their descriptors say.
+  std::map<std::pair<const Kernel*, u32>, std::unique_ptr<Kernel>> with_scratch;
+
+  // ---- memory (memory.cc) ---------------------------------------------------------------------
+  std::mutex locks_mutex;
+  std::multimap<u64, u64> locks;  // host memory that the device sees: address, bytes
+
+  std::atomic<SystemEventHandler> event_handler{nullptr};
+  std::atomic<void*> event_data{nullptr};
+
+  // Of events' times: modelled where the model runs, else the host's. ns.
+  u64 now_ns() const;
+  // Waits until every queue has done what was given to it.
+  void drain();
+
+ private:
+  System();
+};
+
+}  // namespace vdev::hsa

@@ -1,0 +1,50 @@
+// What the virtual device has not: each call says so once on stderr.
+#include "hsa/api.h"
+
+namespace vdev::hsa {
+
+#define VDEV_UNSUPPORTED(name) \
+  HSA_API name() { return refuse_call(#name); }
+
+// Images and graphics.
+VDEV_UNSUPPORTED(hsa_amd_image_create)
+VDEV_UNSUPPORTED(hsa_ext_image_create)
+VDEV_UNSUPPORTED(hsa_ext_image_create_with_layout)
+VDEV_UNSUPPORTED(hsa_ext_image_data_get_info)
+VDEV_UNSUPPORTED(hsa_ext_image_destroy)
+VDEV_UNSUPPORTED(hsa_ext_image_export)
+VDEV_UNSUPPORTED(hsa_ext_image_import)
+VDEV_UNSUPPORTED(hsa_ext_sampler_create)
+VDEV_UNSUPPORTED(hsa_ext_sampler_create_v2)
+VDEV_UNSUPPORTED(hsa_ext_sampler_destroy)
+VDEV_UNSUPPORTED(hsa_amd_interop_map_buffer)
+VDEV_UNSUPPORTED(hsa_amd_interop_unmap_buffer)
+// Storage and other devices.
+VDEV_UNSUPPORTED(hsa_amd_ais_file_read)
+VDEV_UNSUPPORTED(hsa_amd_ais_file_write)
+VDEV_UNSUPPORTED(hsa_amd_portable_export_dmabuf)
+// Other processes.
+VDEV_UNSUPPORTED(hsa_amd_ipc_memory_create)
+VDEV_UNSUPPORTED(hsa_amd_ipc_memory_attach)
+VDEV_UNSUPPORTED(hsa_amd_ipc_memory_detach)
+// Pageable memory, which hsa_system_get_info denies.
+VDEV_UNSUPPORTED(hsa_amd_svm_attributes_get)
+VDEV_UNSUPPORTED(hsa_amd_svm_attributes_set)
+VDEV_UNSUPPORTED(hsa_amd_svm_prefetch_async)
+// Virtual memory of the application's own, which hsa_system_get_info denies.
+VDEV_UNSUPPORTED(hsa_amd_vmem_address_free)
+VDEV_UNSUPPORTED(hsa_amd_vmem_address_reserve)
+VDEV_UNSUPPORTED(hsa_amd_vmem_address_reserve_align)
+VDEV_UNSUPPORTED(hsa_amd_vmem_export_shareable_handle)
+VDEV_UNSUPPORTED(hsa_amd_vmem_get_access)
+VDEV_UNSUPPORTED(hsa_amd_vmem_handle_create)
+VDEV_UNSUPPORTED(hsa_amd_vmem_handle_release)
+VDEV_UNSUPPORTED(hsa_amd_vmem_import_shareable_handle)
+VDEV_UNSUPPORTED(hsa_amd_vmem_map)
+VDEV_UNSUPPORTED(hsa_amd_vmem_retain_alloc_handle)
+VDEV_UNSUPPORTED(hsa_amd_vmem_set_access)
+VDEV_UNSUPPORTED(hsa_amd_vmem_unmap)
+// Variables that the application defines.
+VDEV_UNSUPPORTED(hsa_executable_agent_global_variable_define)
+
+}  // namespace vdev::hsa
