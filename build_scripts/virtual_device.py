@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from amdattn.device.x86_level import LEVELS, library_name, runnable_levels
+from amdattn.native_libraries import HSA_NAME
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "virtual_device"
@@ -276,7 +277,9 @@ def build(levels: Sequence[str], out_dir: Path, work_dir: Path, jobs: int) -> li
     out_dir.mkdir(parents=True, exist_ok=True)
     for level in set(LEVELS) - set(levels):
         (out_dir / library_name(level)).unlink(missing_ok=True)
-    return [link(objects[level], out_dir / library_name(level)) for level in levels]
+    libraries = [link(objects[level], out_dir / library_name(level)) for level in levels]
+    link_hsa_name(libraries[0], out_dir / HSA_NAME, work_dir)
+    return libraries
 
 
 def compile_all(tasks: dict[Path, tuple[LevelFolder, Path]], jobs: int) -> None:
@@ -323,6 +326,31 @@ def link(objects: Sequence[Path], library: Path) -> Path:
         check=True,
     )
     return library
+
+
+def link_hsa_name(library: Path, named: Path, work_dir: Path) -> None:
+    """Link what has the name of the HSA runtime, and nothing else, and needs one of the libraries.
+
+    Any of them: they have one name for the dynamic linker.
+    """
+    if named.exists() and named.stat().st_mtime >= library.stat().st_mtime:
+        return
+    empty = work_dir / "empty.cc"
+    write_if_changed(empty, "")
+    subprocess.run(
+        [
+            *compiler(BASELINE),
+            "-shared",
+            "-s",
+            "-nostdlib",
+            f"-Wl,-soname,{named.name}",
+            "-Wl,--no-as-needed",
+            "-Wl,-rpath,$ORIGIN",
+            *(str(empty), str(library)),
+            *("-o", str(named)),
+        ],
+        check=True,
+    )
 
 
 def main() -> None:

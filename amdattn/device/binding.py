@@ -19,6 +19,8 @@ from amdattn.errors import BindingError
 
 ENVIRONMENT_VARIABLE = "AMDATTN_DEVICE"
 LIBRARY_VARIABLE = "AMDATTN_HIP_LIBRARY"  # the one to bind for a GPU, whatever else there is
+RUNTIME_VARIABLE = "AMDATTN_RUNTIME"  # whose HIP runtime the virtual device is seen through
+_AMD, _AMD_LIBRARY = "amd", "libamdhip64.so.7"
 _VIRTUAL = "virtual:"
 _DEVICES = props.KNOWN_DEVICES | props.KNOWN_PARTITIONS
 # "virtual:" with an architecture's name is its first product, unless the process has another one.
@@ -36,6 +38,20 @@ class Choice:
     why: str
     rejected: tuple[str, ...] = ()
     plays: str = ""  # what the virtual device is to be, "" if that is open
+    device: str = ""  # the virtual device's library where `library` is AMD's runtime on it
+
+    @property
+    def runtime(self) -> str:
+        """Whose HIP runtime a virtual device is seen through, as `choose` takes it."""
+        if not self.device:
+            return "amdattn"
+        folder = os.path.dirname(self.library)
+        return f"{_AMD}:{folder}" if folder else _AMD
+
+    @property
+    def device_library(self) -> str:
+        """The library that is the virtual device."""
+        return self.device or self.library
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +71,13 @@ def check_request(request: str) -> str:
     return request
 
 
+def check_runtime(runtime: str) -> str:
+    """Return `runtime` if it is "amdattn", "amd" or "amd:FOLDER", else raise ValueError."""
+    if runtime not in ("amdattn", _AMD) and not runtime.startswith(f"{_AMD}:"):
+        raise ValueError(f"runtime {runtime!r} must be amdattn, amd or amd:FOLDER")
+    return runtime
+
+
 def is_what_was_asked(request: str, bound: props.DeviceProps) -> bool:
     """Whether a device is the product, the partition or the architecture that a request names."""
     name = request.removeprefix(_VIRTUAL)
@@ -63,7 +86,7 @@ def is_what_was_asked(request: str, bound: props.DeviceProps) -> bool:
     return name not in _DEVICES or name == bound.label
 
 
-def choose(request: str, hip_python_default: str) -> Choice:
+def choose(request: str, hip_python_default: str, runtime: str = "amdattn") -> Choice:
     """Decide for `request`; a real GPU always wins in "auto".
 
     Parameters
@@ -72,6 +95,9 @@ def choose(request: str, hip_python_default: str) -> Choice:
         One of REQUESTS.
     hip_python_default : str
         The library hip-python would open on its own: a path or a bare name.
+    runtime : str
+        What the virtual device is seen through: "amdattn", its own HIP runtime; "amd", AMD's
+        libamdhip64.so.7 where the dynamic linker finds it; "amd:FOLDER", that of a folder.
 
     Raises
     ------
@@ -80,11 +106,11 @@ def choose(request: str, hip_python_default: str) -> Choice:
         missing.
     """
     check_request(request)
+    check_runtime(runtime)
     if request.startswith(_VIRTUAL):
-        library = str(virtual_library.library_path())
         name = request.removeprefix(_VIRTUAL)
         plays = products.of_arch(name).name if name in ARCHITECTURES else name
-        return Choice("virtual", library, _and_note(f"{request} was asked for"), plays=plays)
+        return _virtual(f"{request} was asked for", runtime, (), plays)
     rejected: list[str] = []
     before = mapped_runtimes()
     for candidate in _candidates(hip_python_default):
@@ -100,14 +126,21 @@ def choose(request: str, hip_python_default: str) -> Choice:
         raise BindingError(f"{LIBRARY_VARIABLE}={named!r}: no GPU can be used: {rejected[0]}")
     if request == "gpu":
         raise BindingError("no GPU can be used: " + "; ".join(rejected))
-    why = _and_note("no HIP library here sees a GPU")
-    return Choice("virtual", str(virtual_library.library_path()), why, tuple(rejected))
+    return _virtual("no HIP library here sees a GPU", runtime, tuple(rejected))
 
 
-def _and_note(why: str) -> str:
-    """The same, and which library of the virtual device it is, if that is not evident."""
+def _virtual(why: str, runtime: str, rejected: tuple[str, ...], plays: str = "") -> Choice:
+    """The virtual device; which library of it that is, is said if it is not evident."""
+    device = str(virtual_library.library_path())
     note = virtual_library.note()
-    return f"{why}; {note}" if note else why
+    why = f"{why}; {note}" if note else why
+    kind, _, folder = runtime.partition(":")
+    if kind != _AMD:
+        return Choice("virtual", device, why, rejected, plays)
+    library = os.path.join(folder, _AMD_LIBRARY)
+    if folder and not os.path.exists(library):
+        raise BindingError(f"runtime {runtime!r}: {folder} has no {_AMD_LIBRARY}")
+    return Choice("virtual", library, f"{why}, through {library}", rejected, plays, device)
 
 
 def _candidates(hip_python_default: str) -> list[str]:

@@ -82,6 +82,20 @@ def play(library: str, device: str) -> bool:
     return bool(played(device.encode()))
 
 
+def load_hsa(library: str) -> None:
+    """Have a library of the virtual device be the HSA runtime of what is loaded from now on.
+
+    AMD's HIP runtime asks the dynamic linker for libhsa-runtime64.so.1, which looks for that name
+    among what is loaded first.
+    """
+    stub = Path(library).parent / native_libraries.HSA_NAME
+    try:
+        ctypes.CDLL(library)
+        ctypes.CDLL(str(stub))
+    except OSError as error:
+        raise BindingError(f"{stub} cannot be the HSA runtime: {error}") from None
+
+
 def shipped_library(level: str) -> Path:
     """Where the package has its library for an x86-64 level; it may not have been built."""
     return paths.native_library_dir() / x86_level.library_name(level)

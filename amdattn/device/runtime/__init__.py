@@ -32,11 +32,12 @@ _FLUSH_BYTES = 2 * max(chip.mall_bytes for chip in CHIPS)
 
 _lock = threading.RLock()
 _requested: str | None = None
+_requested_runtime: str | None = None
 _devices: dict[int, Runtime] = {}  # in use, by their number
 _only: Runtime | None = None  # of a process that sees no other
 
 
-def use_device(request: str) -> None:
+def use_device(request: str, runtime: str | None = None) -> None:
     """Say which device to bind, before the first operation that needs one.
 
     Parameters
@@ -46,17 +47,23 @@ def use_device(request: str) -> None:
         ("virtual:gfx942", its first product), a product ("virtual:MI308X") or a partition of one
         ("virtual:MI300X:CPX"). Takes precedence over the environment variable AMDATTN_DEVICE.
         "auto" binds a GPU if there is one, else the virtual device, an MI300X.
+    runtime : str, optional
+        What the virtual device is seen through: "amdattn", its own HIP runtime (the default);
+        "amd", AMD's libamdhip64.so.7 where the dynamic linker finds it; "amd:FOLDER", that of a
+        folder. Takes precedence over the environment variable AMDATTN_RUNTIME.
 
     Raises
     ------
     ValueError
-        The request is none of these.
+        The request or the runtime is none of these.
     BindingError
         Another device is bound already, a process can bind only one; or the process is a fork of
         one that had bound a device.
     """
-    global _requested
+    global _requested, _requested_runtime
     binding.check_request(request)
+    if runtime is not None:
+        binding.check_runtime(runtime)
     if _is_fork:
         raise BindingError(_FORK)
     with _lock:
@@ -69,7 +76,12 @@ def use_device(request: str) -> None:
                     f"use_device({request!r}): {bound.props.name}{part} is bound already "
                     f"({bound.choice.library}); choose before the first operation"
                 )
-        _requested = request
+        if bound is not None and runtime not in (None, bound.choice.runtime):
+            raise BindingError(
+                f"use_device({request!r}, {runtime!r}): {bound.choice.library} is bound already; "
+                "choose before the first operation"
+            )
+        _requested, _requested_runtime = request, runtime
 
 
 def get(ordinal: int | None = None) -> Runtime:
@@ -154,9 +166,15 @@ def _bind() -> Runtime:
             f"{', '.join(binding.REQUESTS)}"
         )
     hip_python = import_hip_python()
-    choice = binding.choose(request, hip_python.default_library())
+    runtime_request = _requested_runtime or os.environ.get(binding.RUNTIME_VARIABLE) or "amdattn"
+    try:
+        choice = binding.choose(request, hip_python.default_library(), runtime_request)
+    except ValueError as error:
+        raise BindingError(f"{binding.RUNTIME_VARIABLE}: {error}") from None
     if choice.plays:
-        virtual_library.play(choice.library, choice.plays)
+        virtual_library.play(choice.device_library, choice.plays)
+    if choice.device:
+        virtual_library.load_hsa(choice.device)
     restore = hip_python.pin(choice.library)
     try:
         runtime = Runtime(hip_python, choice)

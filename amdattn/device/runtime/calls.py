@@ -145,7 +145,7 @@ class HipCalls:
         if self.choice.kind != "virtual":
             raise BindingError(f"a GPU is bound ({self.props.name}), not the virtual device")
         if self._exports is None:
-            self._exports = virtual_library.Exports(self.choice.library)
+            self._exports = virtual_library.Exports(self.choice.device_library)
         return self._exports
 
     def _struct(self, call: str, struct: str, *args: Any) -> Any:
