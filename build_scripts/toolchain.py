@@ -158,7 +158,7 @@ def assemble(text: str, toolchain: Toolchain, arch: str) -> bytes:
         )
         _run(
             [
-                *(str(zig), "ld.lld", "-shared", "--no-undefined", "--strip-all"),
+                *(str(zig), "ld.lld", "-shared", "--no-undefined", "--discard-all"),
                 *("--build-id=none", obj.name, "-o", linked.name),
             ],
             work,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
 from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.ops.gemm import grids
@@ -54,6 +55,10 @@ def code_object_loads_widely(row: dict[str, Any], code: manifest.CodeObject) -> 
     # A feature suffix (":xnack-", ":sramecc+") would tie the object to one setting of the GPU.
     assert code.target == row["target"] == f"amdgcn-amd-amdhsa--{row['arch']}"
     assert code.kernels == (row["symbol"],)
+    # AMD's HIP runtime refuses an image without the one; debuggers and profilers read the other.
+    with (build.HSACO / row["file"]).open("rb") as file:
+        elf = ELFFile(file)
+        assert elf.get_section_by_name(".strtab") and elf.get_section_by_name(".symtab")
 
 
 def resources_are_recorded_and_within_budget(

@@ -68,6 +68,7 @@ class Image:
     elf_type: int = 3
     flags: int = 0x54C
     text_align: int = PAGE
+    string_table: str = ".strtab"  # the name of a section that every unstripped image has
 
     def symbol(
         self,
@@ -108,7 +109,9 @@ class Image:
             body.extend(content)
             return len(body) - len(content)
 
-        note_at, table_at, strings_at, rela_at = map(append, (note, table, strings, rela))
+        names = f"\0{self.string_table}\0".encode()
+        parts = (note, table, strings, rela, names)
+        note_at, table_at, strings_at, rela_at, names_at = map(append, parts)
         read_write, read_execute, read = 6, 5, 4
         segments = [
             (1, read, 0, 0, TEXT_AT, TEXT_AT, PAGE),
@@ -117,15 +120,16 @@ class Image:
             (4, read, note_at, 0, len(note), len(note), 4),
         ]
         sections = [
-            (0, 0, 0, 0, 0, 0),
-            (11, 2, table_at, len(table), 2, 24),
-            (3, 2, strings_at, len(strings), 0, 0),
-            (4, self.relocation_flags, rela_at, len(rela), 1, 24),
+            (0, 0, 0, 0, 0, 0, 0),
+            (0, 11, 2, table_at, len(table), 2, 24),
+            (0, 3, 2, strings_at, len(strings), 0, 0),
+            (0, 4, self.relocation_flags, rela_at, len(rela), 1, 24),
+            (1, 3, 0, names_at, len(names), 0, 0),
         ]
         sections_at = append(
             b"".join(
-                struct.pack("<IIQQQQIIQQ", 0, kind, flags, 0, at, size, link, 0, 8, entry)
-                for kind, flags, at, size, link, entry in sections
+                struct.pack("<IIQQQQIIQQ", name, kind, flags, 0, at, size, link, 0, 8, entry)
+                for name, kind, flags, at, size, link, entry in sections
             )
         )
         body[:64] = struct.pack(
@@ -133,7 +137,7 @@ class Image:
             b"\x7fELF",
             *(2, 1, 1, self.os_abi, self.abi_version),
             *(self.elf_type, self.machine, 1, 0, 64, sections_at, self.flags, 64),
-            *(56, len(segments), 64, len(sections), 0),
+            *(56, len(segments), 64, len(sections), len(sections) - 1),
         )
         for i, (kind, rights, offset, address, file, memory, align) in enumerate(segments):
             header = struct.pack("<IIQQQQQQ", kind, rights, offset, address, 0, file, memory, align)

@@ -113,6 +113,13 @@ bool CodeObjectLoader::check_target() {
     return invalid("the ELF image is not linked (type " + std::to_string(header.e_type) +
                    ", expected shared object 3)");
   }
+  const auto& sections = image_.sections();
+  if (std::none_of(sections.begin(), sections.end(),
+                   [](const elf::Section& section) { return section.name == ".strtab"; })) {
+    return invalid(
+        "the ELF image has no section .strtab: it is stripped, and AMD's HIP runtime refuses such "
+        "images");
+  }
   const TargetId target = target_of(header);
   code_->may_have_xnack_ = target.xnack != TargetId::Feature::kOff;
   if (!runs_on(target, processor_)) {

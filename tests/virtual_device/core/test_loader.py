@@ -327,6 +327,7 @@ def test_functions_outside_the_code_are_no_functions() -> None:
         ({"abi_version": 1}, "ABI version 1; 2, 3 and 4"),
         ({"abi_version": 5}, "ABI version 5; 2, 3 and 4"),
         ({"elf_type": 1}, "not linked (type 1"),
+        ({"string_table": ".names"}, "no section .strtab: it is stripped, and AMD's HIP runtime"),
         ({"flags": 0x54F}, "for gfx950 (e_flags 0x54f), this device is gfx942:sramecc+:xnack-"),
         ({"flags": 0x53F}, "for another processor (e_flags 0x53f)"),
         ({"flags": 0x74C}, "e_flags 0x74c"),
