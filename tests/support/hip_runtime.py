@@ -120,12 +120,14 @@ class Gate:
 class Runtime:
     """The bound `hip` module with helpers around it."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, device: str = "") -> None:
         self.path = path
+        self.is_amd = bool(device)
         self.hip = bind(path)
         self.lib = ctypes.CDLL(path)
-        self.lib.amdattn_vdev_last_report.restype = ctypes.c_char_p
-        self.lib.amdattn_vdev_counter.restype = ctypes.c_uint64
+        self.device = ctypes.CDLL(device or path)
+        self.device.amdattn_vdev_last_report.restype = ctypes.c_char_p
+        self.device.amdattn_vdev_counter.restype = ctypes.c_uint64
         self.lib.hipGetErrorName.restype = ctypes.c_char_p
         self.lib.hipGetErrorString.restype = ctypes.c_char_p
         self.errors = self.hip.hipError_t
@@ -160,13 +162,13 @@ class Runtime:
 
     @property
     def report(self) -> str:
-        return str(self.lib.amdattn_vdev_last_report().decode())
+        return str(self.device.amdattn_vdev_last_report().decode())
 
     def counter(self, name: str) -> int:
-        return int(self.lib.amdattn_vdev_counter(name.encode()))
+        return int(self.device.amdattn_vdev_counter(name.encode()))
 
     def set_option(self, key: str, value: object) -> bool:
-        return bool(self.lib.amdattn_vdev_set_option(key.encode(), str(value).encode()))
+        return bool(self.device.amdattn_vdev_set_option(key.encode(), str(value).encode()))
 
     def kernel(self, code: str = "nothing", **metadata: Any) -> Any:
         """Load a code object and return (module, function)."""

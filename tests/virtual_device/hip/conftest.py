@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
 
-from amdattn.device.virtual_library import library_path
+from amdattn.device import binding, virtual_library
 from tests.support.hip_runtime import Runtime
 
 
 @pytest.fixture(scope="session")
 def hip() -> Runtime:
-    return Runtime(str(library_path()))
+    """The virtual device's own HIP runtime, or the one that AMDATTN_RUNTIME names."""
+    runtime = os.environ.get(binding.RUNTIME_VARIABLE, "amdattn")
+    choice = binding.choose(os.environ.get(binding.ENVIRONMENT_VARIABLE, "virtual:gfx942"), "", runtime)
+    if choice.device:
+        virtual_library.load_hsa(choice.device)
+    return Runtime(choice.library, choice.device)
 
 
 @pytest.fixture(autouse=True)

@@ -17,16 +17,16 @@ MAX_LAUNCHES = 1 << 14
 
 @pytest.fixture(autouse=True)
 def checked(hip: Any) -> Iterator[None]:
-    hip.lib.amdattn_vdev_take_findings.restype = ctypes.c_char_p
+    hip.device.amdattn_vdev_take_findings.restype = ctypes.c_char_p
     assert hip.set_option("check", 1)
     yield
     hip.hip.hipDeviceSynchronize()
     assert hip.set_option("check", 0)
-    hip.lib.amdattn_vdev_take_findings()
+    hip.device.amdattn_vdev_take_findings()
 
 
 def taken(hip: Any) -> tuple[dict[str, Any], int]:
-    text = hip.lib.amdattn_vdev_take_findings()
+    text = hip.device.amdattn_vdev_take_findings()
     return json.loads(text), len(text)
 
 

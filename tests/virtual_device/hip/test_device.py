@@ -208,7 +208,7 @@ def test_error_names_and_texts(hip: Any) -> None:
 
 
 def test_own_exports(hip: Any) -> None:
-    assert hip.lib.amdattn_vdev_abi() == 3
+    assert hip.device.amdattn_vdev_abi() == 3
     assert hip.hip.has_symbol("amdattn_vdev_abi") if hasattr(hip.hip, "has_symbol") else True
     assert hip.set_option("quantum", 4)
     assert hip.set_option("quantum", 8)

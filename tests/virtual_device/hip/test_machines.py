@@ -106,7 +106,7 @@ def facts_of(hip: Any, body: str) -> dict[str, Any]:
 
 
 def test_a_partition_is_played(hip: Any) -> None:
-    body = 'assert hip.lib.amdattn_vdev_play(b"MI308X:CPX") == 1\n' + SHOW
+    body = 'assert hip.device.amdattn_vdev_play(b"MI308X:CPX") == 1\n' + SHOW
     facts = facts_of(
         hip,
         body
@@ -115,8 +115,8 @@ hip.set_option("timing", 1)
 _, function = hip.kernel("nothing", args=[], kernarg_segment_size=0)
 hip.hipModuleLaunchKernel(function, 60, 1, 1, 64, 1, 1, 0, None, None, None)
 hip.hipDeviceSynchronize()
-hip.lib.amdattn_vdev_take_profiles.restype = ctypes.c_char_p
-(profile,) = json.loads(hip.lib.amdattn_vdev_take_profiles())
+hip.device.amdattn_vdev_take_profiles.restype = ctypes.c_char_p
+(profile,) = json.loads(hip.device.amdattn_vdev_take_profiles())
 facts["simulated"] = [profile["simulated_cus"], profile["simulated_workgroups"]]
 """,
     )
@@ -138,7 +138,7 @@ def test_the_device_is_chosen_once_and_by_a_name_that_exists(hip: Any) -> None:
     facts = facts_of(
         hip,
         """
-play = hip.lib.amdattn_vdev_play
+play = hip.device.amdattn_vdev_play
 facts = [play(b"MI300"), play(b"MI300X:TPX"), play(b""), play(b"MI325X"), play(b"MI300A")]
 facts += [hip.properties().multiProcessorCount, play(b"MI325X")]
 facts.append(hip.properties().multiProcessorCount)
@@ -274,14 +274,14 @@ has(b"global_other", 0x3f, b"global_atomic_swap")
         + MADE_UP
         + """
 hip.set_option("check", 1)
-hip.lib.amdattn_vdev_take_findings.restype = ctypes.c_char_p
+hip.device.amdattn_vdev_take_findings.restype = ctypes.c_char_p
 def findings(*words):
     code = b"".join(struct.pack("<I", word) for word in words).hex()
     hip_runtime.CODE["it"] = LOAD + "0602047e" + code + hip_runtime.ENDPGM
     module = hip.hipModuleLoadData(generic("it"))
     hip.launch(hip.hipModuleGetFunction(module, b"k"), hip.hipMalloc(256), 1)
     hip.hipDeviceSynchronize()
-    found = json.loads(hip.lib.amdattn_vdev_take_findings())
+    found = json.loads(hip.device.amdattn_vdev_take_findings())
     return [(f["kind"], f["text"]) for launch in found["launches"] for f in launch["findings"]]
 # v_readfirstlane_b32 s8, v0, then lane s8 of v0 at once; a swap with memory that nobody wrote
 facts = [findings(0x7E100500, 0xD2B00009, 0x00001100), findings(0xDCFC8000, 0x00040201)]
@@ -325,8 +325,8 @@ has(b"v_mfma_f32_4x4x4_16b_f16", 0x42, b"v_mfma_f32_4x4x4_16b_f16", {passes})
 hip.set_option("timing", 1)
 code = "".join("0000c2d3040d0204" for _ in range(40)) + hip_runtime.ENDPGM
 facts = {"ran": outcome(code)}
-hip.lib.amdattn_vdev_take_profiles.restype = ctypes.c_char_p
-(profile,) = json.loads(hip.lib.amdattn_vdev_take_profiles())
+hip.device.amdattn_vdev_take_profiles.restype = ctypes.c_char_p
+(profile,) = json.loads(hip.device.amdattn_vdev_take_profiles())
 facts |= {"matrix": profile["mfma_clk"]}
 """,
         )
@@ -360,8 +360,8 @@ module = hip.hipModuleLoadData(generic(code, group_segment_fixed_size=1024))
 function = hip.hipModuleGetFunction(module, b"k")
 hip.launch(function, hip.hipMalloc(256), 1000)
 hip.hipDeviceSynchronize()
-hip.lib.amdattn_vdev_take_profiles.restype = ctypes.c_char_p
-(profile,) = json.loads(hip.lib.amdattn_vdev_take_profiles())
+hip.device.amdattn_vdev_take_profiles.restype = ctypes.c_char_p
+(profile,) = json.loads(hip.device.amdattn_vdev_take_profiles())
 facts = {"cycles": profile["cycles"], "arch": profile["arch"]}
 """,
         )
@@ -375,7 +375,7 @@ facts = {"cycles": profile["cycles"], "arch": profile["arch"]}
 def test_the_model_runs_on_every_product(hip: Any, name: str) -> None:
     facts = facts_of(
         hip,
-        f'assert hip.lib.amdattn_vdev_play(b"{name}")\n'
+        f'assert hip.device.amdattn_vdev_play(b"{name}")\n'
         + """
 hip.set_option("timing", 1)
 nbytes = 8 << 20
@@ -384,8 +384,8 @@ _, add = hip.kernel("add")
 for at in range(0, nbytes, nbytes // 64 - 128):
     hip.launch(add, int(memory) + min(at, nbytes - 256), 1)
 hip.hipDeviceSynchronize()
-hip.lib.amdattn_vdev_take_profiles.restype = ctypes.c_char_p
-profiles = json.loads(hip.lib.amdattn_vdev_take_profiles())
+hip.device.amdattn_vdev_take_profiles.restype = ctypes.c_char_p
+profiles = json.loads(hip.device.amdattn_vdev_take_profiles())
 facts = [profile["hbm_bytes"] for profile in profiles]
 """,
     )

@@ -107,7 +107,7 @@ def test_launch_overhead(hip: Any) -> None:
         _, nothing = hip.kernel("nothing")
         _, spin = hip.kernel("spin")
         handle = ctypes.c_void_p(int(nothing))
-        noop = hip.lib.amdattn_vdev_abi
+        noop = hip.device.amdattn_vdev_abi
         def cost(call, n=400):
             began = time.thread_time_ns()
             for _ in range(n):

