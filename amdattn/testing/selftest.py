@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from amdattn.arrays.interchange import asarray
 from amdattn.device import manifest, runtime
@@ -20,13 +23,14 @@ Any_ = Operation[Any, Any]
 class Result:
     """What one case gave, by the names that callers know results by.
 
-    `seconds` is the call's wall time, copies included.
+    `seconds` is the call's wall time, copies included; `digest` the SHA-256 of all results.
     """
 
     operation: Any_
     case: Case[Any]
     results: dict[str, Comparison]
     seconds: float
+    digest: str
 
     @property
     def ok(self) -> bool:
@@ -68,7 +72,16 @@ def run_case(operation: Any_, case: Case[Any], seed: int = 0) -> Result:
             for name, must in must_be.items()
         },
         seconds,
+        _digest(results),
     )
+
+
+def _digest(results: dict[str, Any]) -> str:
+    whole = hashlib.sha256()
+    for name, result in results.items():
+        if result is not None:
+            whole.update(name.encode() + np.ascontiguousarray(result).tobytes())
+    return whole.hexdigest()
 
 
 def cases() -> Iterator[tuple[Any_, Case[Any]]]:

@@ -152,6 +152,29 @@ def test_none_sees_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         binding.choose("auto", "c.so")
 
 
+def test_whose_runtime_the_virtual_device_is_seen_through(tmp_path: Path) -> None:
+    (tmp_path / "libamdhip64.so.7").write_bytes(b"")
+    folder = f"amd:{tmp_path}"
+    choice = binding.choose("virtual:gfx942", "c.so", folder)
+    assert choice.library == str(tmp_path / "libamdhip64.so.7")
+    assert (choice.kind, choice.runtime) == ("virtual", folder)
+    assert choice.device_library == str(HERE)
+    assert choice.why == f"virtual:gfx942 was asked for, through {choice.library}"
+    choice = binding.choose("virtual:gfx942", "c.so", "amd")
+    assert (choice.library, choice.runtime) == ("libamdhip64.so.7", "amd")
+    own = binding.choose("virtual:gfx942", "c.so")
+    assert (own.runtime, own.device_library) == ("amdattn", str(HERE))
+    message = r"^runtime 'nvidia' must be amdattn, amd or amd:FOLDER$"
+    with pytest.raises(ValueError, match=message):
+        binding.choose("virtual:gfx942", "c.so", "nvidia")
+    with pytest.raises(ValueError, match=message):
+        runtime.use_device("auto", runtime="nvidia")
+    with pytest.raises(
+        BindingError, match=r"^runtime 'amd:/none': /none has no libamdhip64\.so\.7$"
+    ):
+        binding.choose("virtual:gfx942", "c.so", "amd:/none")
+
+
 def test_candidates_are_named_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (binding.LIBRARY_VARIABLE, "ROCM_PATH", "ROCM_HOME"):
         monkeypatch.delenv(name, raising=False)

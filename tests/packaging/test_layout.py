@@ -19,6 +19,7 @@ ELSEWHERE = {
     "amdattn/device/runtime": "device",
     "amdattn/jax/context_parallel": "jax",
     "virtual_device/arch": "virtual_device/hip",
+    "virtual_device/host": "virtual_device/hsa",  # what both faces stand on
     "virtual_device/tools": "docs",  # prints a table for build_scripts
 }
 # Folders of tests that are of no folder of sources.

@@ -68,6 +68,7 @@ void Signals::add(SignalBlock& signal, SignalValue value) {
 }
 
 void Signals::notify() {
+  num_changes_.fetch_add(1);
   if (num_waiting_.load() == 0) return;
   {
     std::lock_guard lock(wait_mutex_);
@@ -75,6 +76,7 @@ void Signals::notify() {
   changed_.notify_all();
 }
 
+// `ready` may take locks that are held where `notify` is called: it is asked without any.
 bool Signals::wait(const std::function<bool()>& ready, std::optional<Clock::time_point> deadline) {
   for (int i = 0; i < kSpins; ++i) {
     if (ready()) return true;
@@ -82,11 +84,12 @@ bool Signals::wait(const std::function<bool()>& ready, std::optional<Clock::time
   }
   num_waiting_.fetch_add(1);
   bool found = false;
-  {
+  for (;;) {
+    const u64 seen = num_changes_.load();
+    found = ready();
+    if (found || (deadline && Clock::now() >= *deadline)) break;
     std::unique_lock lock(wait_mutex_);
-    while (!(found = ready()) && !(deadline && Clock::now() >= *deadline)) {
-      changed_.wait_for(lock, kPoll);
-    }
+    if (num_changes_.load() == seen) changed_.wait_for(lock, kPoll);
   }
   num_waiting_.fetch_sub(1);
   return found;

@@ -68,6 +68,7 @@ class Signals {
   std::vector<Watch> watches_;
   std::mutex wait_mutex_;
   std::condition_variable changed_;
+  std::atomic<u64> num_changes_{0};
   std::atomic<u32> num_waiting_{0};
   bool has_thread_ = false;  // under mutex_
 };

@@ -15,7 +15,9 @@ from tests.support.hip_runtime import Runtime
 def hip() -> Runtime:
     """The virtual device's own HIP runtime, or the one that AMDATTN_RUNTIME names."""
     runtime = os.environ.get(binding.RUNTIME_VARIABLE, "amdattn")
-    choice = binding.choose(os.environ.get(binding.ENVIRONMENT_VARIABLE, "virtual:gfx942"), "", runtime)
+    choice = binding.choose(
+        os.environ.get(binding.ENVIRONMENT_VARIABLE, "virtual:gfx942"), "", runtime
+    )
     if choice.device:
         virtual_library.load_hsa(choice.device)
     return Runtime(choice.library, choice.device)
