@@ -43,8 +43,8 @@ _FARTHEST = 2.0  # that a constant's logarithm goes from where it is
 # What is fitted; all else are widths, rates and sizes of the device.
 CONSTANTS = (
     *("_LOAD_CLK", "_START_CLK", "_WAVE_CLK", "_FRAGMENT_CLK", "_EXCHANGE_CLK"),
-    *("_BLOCKED_LOSS", "_OVERLAP", "_ALONE", "_SPLIT_CLK", "_PART_CLK"),
-    *("_ADD_CLK", "_ADDED_CLK"),
+    *("_BLOCKED_LOSS", "_OVERLAP", "_ALONE", "_PACES", "_IN_TURN"),
+    *("_SPLIT_CLK", "_PART_CLK", "_ADD_CLK", "_ADDED_CLK"),
 )
 OF_ELEMENTS = ("_ELEMENT_FACTOR",)  # of kernels that load element by element, by themselves
 

@@ -29,10 +29,15 @@ _START_CLK, _WAVE_CLK, _FRAGMENT_CLK, _EXCHANGE_CLK = 2000, 5.2, 255, 543
 _BLOCKED_LOSS, _MATRIX_FLOPS = 0.45, 2 * 16 * 16 * 32
 # Of 8-bit elements: two instructions for a load, which take as long on every architecture.
 _MATRIX_CLK_OF_8_BITS = 32
-# HBM and the loads of a CU overlap: the greater one counts, and more the nearer they are.
-_OVERLAP = 6.1
+# HBM, the L2 and the loads of a CU overlap: the greatest counts, and more the nearer others are.
+_OVERLAP = 10
 # Of what CUs that have one workgroup more than others load when those are done.
 _ALONE = 0.14
+# How often A is brought for each time that all of it is asked for, where workgroups that share a CU
+# go on at paces of their own and the L2 does not hold what they are apart.
+_PACES = 1.3
+# Of start and end of a workgroup that has a CU to itself, what no other CU's hides.
+_IN_TURN = 0.8
 # Parts along k: written through, counted, read again by the last one to arrive, for each part and
 # fragment; or added in memory, where only the sum is read.
 _SPLIT_CLK, _PART_CLK = 2360, 11
@@ -168,8 +173,8 @@ def estimator(
     of_all = _BY_K_FACTOR if by_elements and any(problem.by_k) else 1
     k, queue, simds_per_cu = problem.k, arch.vmem_queue, arch.simds_per_cu
     l1_bytes_per_clk, tile_sums = arch.l1_bytes_per_clk, tile_m * tile_n * 4
-    a_is_held = (m + tile_n) * row_bytes <= arch.l2_bytes
-    l2_bytes_per_clk = arch.l2_bytes_per_clk
+    l2_bytes, l2_bytes_per_clk = arch.l2_bytes, arch.l2_bytes_per_clk
+    at_a_time = cus * at_once  # workgroups of an XCD
     l2_write_bytes_per_clk, deterministic = arch.l2_write_bytes_per_clk, problem.deterministic
 
     def memory_clk(columns: int) -> float:
@@ -198,11 +203,17 @@ def estimator(
         through_l1 = of_cu * asked * row_bytes / splits / l1_bytes_per_clk
         of_simd = max(of_cu * waves / simds_per_cu, 1)
         through_l2 = workgroups * asked * lines_bytes / splits / l2_bytes_per_clk
-        if not a_is_held:
-            # Tiles of n that begin together share A; later ones bring it once more.
-            again = wide - min(wide, max(cus * at_once / (tiles_m * splits), 1))
-            rows = m * (1 + again) + columns * operands_of_column * wide
-            memory = max(memory, products * rows * row_bytes / mall_bytes_per_clk)
+        read_a = tiles_m * splits  # workgroups that read all of A
+        beside = at_a_time / read_a  # tiles of n that begin together
+        rows_of_b = columns * operands_of_column
+        if beside < wide and (m + beside * rows_of_b) * row_bytes > l2_bytes:
+            # They share A, which those of the next round bring once more.
+            rounds, last = divmod(wide * read_a, at_a_time)
+            times = rounds * min(beside, 1) + min(last / read_a, 1)
+            if resident > 1:
+                times = min(times * _PACES, wide)
+            of_mall = products * (m * times + rows_of_b * wide) * row_bytes / mall_bytes_per_clk
+            memory = max(memory, of_mall)
         matrix = of_simd * steps * parts * fragments * matrix_clk
         # Of a CU with more workgroups than it holds, each one's own time, one after the other; the
         # first start and the last end are counted below.
@@ -212,8 +223,6 @@ def estimator(
         blocked = 1 - min(queue / (resident * under_way), 1)
         loads = max(of_cu * latency / asking, through_l1, in_turn)
         loads += _BLOCKED_LOSS * blocked * matrix
-        if loads < through_l2:
-            loads = through_l2
         alone = 0.0
         if full and late:
             # CUs with one more get more of HBM's bytes only if they ask for more. What is left of
@@ -221,7 +230,15 @@ def estimator(
             of_others = min(queue, min(full, at_once) * under_way)
             left = max(of_cu - full * asking / of_others, 0)
             alone = left * max(own - late * memory / workgroups, 0)
-        stream = ((memory + _ALONE * alone) ** _OVERLAP + loads**_OVERLAP) ** (1 / _OVERLAP)
+        memory_and_alone = memory + _ALONE * alone
+        powers = memory_and_alone**_OVERLAP + loads**_OVERLAP + through_l2**_OVERLAP
+        stream: float = powers ** (1 / _OVERLAP)
+        if at_once == 1 < of_cu:
+            # One round of workgroups after the other, each by what is slowest in it.
+            of_one = max(own - fixed_of_one - split, through_l1 / of_cu)
+            of_each = max(memory, through_l2) / workgroups
+            turns = full * max(of_one, of_each * cus) + (late > 0) * max(of_one, of_each * late)
+            stream = max(stream, turns + _IN_TURN * (fixed_of_one + split) * (of_cu - 1))
         fixed = fixed_of_one + _WAVE_CLK * waves * min(workgroups, cus * at_once) + written
         if splits > 1:
             sums = tiles * (splits if deterministic else 1) * tile_sums

@@ -90,3 +90,24 @@ def test_odd_sides_take_longer(device: str) -> None:
     assert tiles and all(whole[name] < of_n[name] for name in tiles)
     assert all(of_k[name] > 0.99 * whole[name] for name in tiles)  # as much where the L2 can
     assert any(of_k[name] > 1.02 * whole[name] for name in tiles)
+
+
+# Of several rounds of workgroups on an XCD: clk as modelled at the clock, in GHz.
+ROUNDS = (
+    ("MI300X", (512, 6144, 4096), 2.1, "gemm_nt_bf16_m64n64", 64, 86_497),
+    ("MI300X", (549, 5274, 6592), 2.1, "gemm_nt_bf16_m64n64", 60, 133_698),
+    ("MI300X", (384, 14336, 4096), 1.2, "gemm_nt_bf16_m64n64", 60, 128_877),
+    ("MI300X", (3072, 1536, 1536), 2.1, "gemm_nt_bf16_m64n32", 32, 165_002),
+    ("MI355X", (512, 6144, 4096), 2.4, "gemm_nt_bf16_m64n64", 64, 66_696),
+)
+
+
+@pytest.mark.parametrize(("device", "sizes", "clock_ghz", "name", "columns", "clk"), ROUNDS)
+def test_rounds_of_few_rows(
+    device: str, sizes: tuple[int, int, int], clock_ghz: float, name: str, columns: int, clk: int
+) -> None:
+    """Each brings A, that the L2 does not hold, once more, and begins and ends by itself."""
+    props = KNOWN_DEVICES[device]
+    kernel = next(one for one in amdattn.kernels() if (one.name, one.arch) == (name, props.arch))
+    of_kernel = estimator(GemmProblem(*sizes), kernel, props, clock_ghz)
+    assert of_kernel.estimate(1, columns).clk == pytest.approx(clk, rel=0.1)
