@@ -97,6 +97,16 @@ _SCALED_AT_ONCE = 128  # columns
 _WHOLE = 8  # results that are stored together, if rows are multiples of it
 
 
+def _tiles_m(problem: GemmProblem, products: int, tile_m: int) -> float:
+    """Of a product; of groups of rows, which the host does not know, on average."""
+    if problem.groups_share_k:
+        return -(-problem.m // (products * tile_m))
+    if problem.groups:
+        # Of rows spread wider than a tile the last tile is filled by half.
+        return max(1, problem.m / (products * tile_m) + (tile_m - 1) / (2 * tile_m))
+    return -(-problem.m // tile_m)
+
+
 def estimator(
     problem: GemmProblem, kernel: KernelSpec, props: DeviceProps, clock_ghz: float
 ) -> Estimator:
@@ -106,11 +116,9 @@ def estimator(
     tile_n: int = kernel.tile["n"]
     step: int = kernel.params["step"]
     cus = props.num_cus // props.num_xcds
-    # Groups are taken to have as many rows as each other.
     products = min(problem.products, problem.m) if problem.groups else problem.products
-    tiles_m, tiles_n = tiles(problem, kernel, most_columns(problem, kernel))
-    if problem.groups:
-        tiles_m = -(-problem.m // (products * tile_m))
+    tiles_n = tiles(problem, kernel, most_columns(problem, kernel))[1]
+    tiles_m = _tiles_m(problem, products, tile_m)
     of_product = tiles_m * tiles_n
     at_once = workgroups_per_cu(kernel, props)[0]
     most = chunk(kernel, props)  # side by side on an XCD
@@ -159,7 +167,7 @@ def estimator(
         end += clk.block_scales
     begin: float = clk.begin + clk.latencies * latency
 
-    def rows_of(workgroups: int) -> float:
+    def rows_of(workgroups: float) -> float:
         """Rows of A and of B that so many tiles have, which follow each other in a window."""
         run = min(workgroups, of_product)
         high = min(run, tiles_m, WINDOW)
@@ -167,7 +175,7 @@ def estimator(
         of_run = high * tile_m * -(-run // (high * wide)) + wide * tile_n
         return of_run * workgroups / run
 
-    def step_clk(of_cu: int, workgroups: int) -> tuple[float, float]:
+    def step_clk(of_cu: float, workgroups: float) -> tuple[float, float]:
         """Of a step of so many side by side; and what its rows take HBM."""
         memory = rows_of(workgroups) * step_bytes / hbm_bytes_per_clk
         l2 = workgroups * through_l2

@@ -111,3 +111,17 @@ def test_rounds_of_few_rows(
     kernel = next(one for one in amdattn.kernels() if (one.name, one.arch) == (name, props.arch))
     of_kernel = estimator(GemmProblem(*sizes), kernel, props, clock_ghz)
     assert of_kernel.estimate(1, columns).clk == pytest.approx(clk, rel=0.1)
+
+
+@pytest.mark.parametrize("rows", [256, 512])
+def test_rows_that_fill_up_the_tiles_of_groups_count(rows: int) -> None:
+    """Of large tiles more: what MI300X takes least for is modelled to be 128 x 128 for both."""
+    props, groups = KNOWN_DEVICES["MI300X"], 64
+    problem = GemmProblem(groups * rows, 4096, 2048, "bfloat16", groups=groups)
+    assert planning.choose(problem, props, amdattn.kernels()).kernel.tile == {"m": 128, "n": 128}
+    # A group of few rows has a tile, however few.
+    few = GemmProblem(2 * groups, 4096, 2048, "bfloat16", groups=groups)
+    one_each = GemmProblem(groups, 4096, 2048, "bfloat16", groups=groups)
+    for choice in planning.choices(few, props, amdattn.kernels()).items:
+        of_one = estimator(one_each, choice.kernel, props, choice.cost.clock_ghz)
+        assert of_one.estimate(1, choice.columns).clk == pytest.approx(choice.cost.clk, rel=1e-2)
