@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,9 +17,9 @@ from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
 from amdattn.op.plan import Address, PerRun, Plan, Stride
 from amdattn.ops.gemm import grids
-from amdattn.ops.gemm.cases import values
+from amdattn.ops.gemm.cases import GemmCase
 from amdattn.ops.gemm.planning import build, choices, mismatches, plan_gemm
-from amdattn.ops.gemm.problem import ADDENDS, GemmProblem
+from amdattn.ops.gemm.problem import GemmProblem
 from benchmarks.checker_mutation.subject import Buffer, Case, Subject, read_only, unwritten
 
 
@@ -107,6 +108,7 @@ _TILE_CASES = (
     _GemmCase(130, 104, 72, {"adds": "c", "out_dtype": "float16", "activation": "gelu_tanh"}),
     _GemmCase(2, 8, 8, {"batch": 700}),  # more tiles than XCDs hold at a time
 )
+_EPS = 0.25  # of kernels that normalise rows
 # The launch, and one before it that was aborted.
 _GENERATION, _OLDER = 2, 1
 
@@ -116,7 +118,8 @@ def gemm_subject(kernel: KernelSpec, props: DeviceProps) -> Subject:
     layout = kernel.accepts["layout"]
     cases = _TILE_CASES if grids.has_windows(kernel) else _CASES
     problems = [
-        GemmProblem(c.m, c.n, c.k, kernel.dtype, layout=layout, **dict(c.options)) for c in cases
+        GemmProblem(c.m, c.n, _k(c, kernel), kernel.dtype, layout=layout, **dict(c.options), **also)
+        for c, also in zip(cases, itertools.cycle(_also(kernel)), strict=False)
     ]
     made = tuple(
         _case(case, _plan(case, problem, kernel, props))
@@ -125,6 +128,21 @@ def gemm_subject(kernel: KernelSpec, props: DeviceProps) -> Subject:
         and case.columns * (1 + problem.has_factors) <= kernel.tile["n"]
     )
     return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, made)
+
+
+def _also(kernel: KernelSpec) -> list[dict[str, Any]]:
+    """What problems of a kernel have besides, in turn."""
+    found: dict[str, Any] = {"rms_eps": _EPS} if "norms_rows" in kernel.accepts else {}
+    if as_dtype(kernel.dtype).itemsize == 1:
+        found["b_dtype"] = kernel.accepts["b_dtype"][0]
+    return [{**found, "scale_a": kind, "scale_b": kind} for kind in kernel.accepts["scales"]]
+
+
+def _k(case: _GemmCase, kernel: KernelSpec) -> int:
+    """As many bytes of a row whatever the type, and what the kernel takes."""
+    multiple: int = kernel.accepts["k_multiple"]
+    words = case.k * (1 if kernel.dtype in ("bfloat16", "float16") else 2)
+    return -(-words // multiple) * multiple
 
 
 def _plan(
@@ -174,19 +192,10 @@ def _case(case: _GemmCase, plan: Plan[GemmProblem]) -> Case:
 
 def _contents(case: _GemmCase, plan: Plan[GemmProblem]) -> list[Buffer]:
     problem = plan.problem
-    rng = np.random.default_rng([problem.m, problem.n, problem.k])
-    types = dict.fromkeys(ADDENDS, problem.out_dtype)
-    buffers = [
-        read_only(
-            name,
-            _even(problem).tobytes()
-            if name == "group_sizes"
-            else values(rng, shape, problem)
-            .astype(as_dtype(types.get(name, problem.dtype)).numpy())
-            .tobytes(),
-        )
-        for name, shape in problem.input_shapes.items()
-    ]
+    inputs = GemmCase(problem).inputs([problem.m, problem.n, problem.k])
+    if problem.groups:
+        inputs["group_sizes"] = _even(problem)
+    buffers = [read_only(name, inputs[name].tobytes()) for name in problem.input_shapes]
     for region in plan.workspace.regions:
         if region.name == "counters":
             word = (_OLDER << 1 | 1) << 16 | 1 if case.stale else 0
