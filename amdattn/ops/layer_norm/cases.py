@@ -57,6 +57,8 @@ class LayerNormCase(Case[LayerNormProblem]):
             "x": (self.scale * (normal(*shape) + 2 * normal(*p.shape, 1))).astype(element),
             "weight": (1 + normal(p.columns) / 4).astype(weights),
         }
+        if p.makes_scale:  # and the scale is that of the last column
+            found["x"][..., -1] *= 4
         if p.bias:
             found["bias"] = normal(p.columns).astype(weights)
         if p.residual:
@@ -142,7 +144,7 @@ def cases(row: KernelSpec | None) -> Iterator[LayerNormCase]:
         sizes = (
             *((1, least), (tile + 1, most), (2 * tile + 1, max(least, most - 1 - i))),
             (tile + 2, min(most, max(least, most // 2 + 1 + i))),
-            (1, max(least, most // 2 - 1)),
+            (1, max(least, most // 2 - 1 - i)),
         )
         # Whole rows with every option.
         for rows, columns in dict.fromkeys((sizes[i % 5], sizes[(i + 2) % 5], sizes[1])):
@@ -150,6 +152,12 @@ def cases(row: KernelSpec | None) -> Iterator[LayerNormCase]:
             facts = {**options, "eps": eps, "weight_dtype": row.params["weight_dtype"]}
             problem = LayerNormProblem((rows,), columns, row.dtype, **facts)
             yield LayerNormCase(problem, kernel=row.name, arch=row.arch)
+    for odd in (1, 3, 5):  # the greatest is in the last chunk
+        problem = LayerNormProblem(
+            *((1,), min(most, max(least, most // 2 + odd)), row.dtype),
+            **{"bias": True, "to": NARROW, "weight_dtype": row.params["weight_dtype"]},
+        )
+        yield LayerNormCase(problem, kernel=row.name, arch=row.arch)
     for columns in (most, max(least, most - 1)):
         weights = row.params["weight_dtype"]
         problem = LayerNormProblem((1,), columns, row.dtype, eps=0.0, weight_dtype=weights)

@@ -89,7 +89,8 @@ def cases(row: KernelSpec | None) -> Iterator[NormCase]:
         *((1, least), (tile + 1, most), (2 * tile + 1, most - 1)),
         # Parts of the last chunk.
         *((tile + 2, min(most, max(least, most // 2 + odd))) for odd in (1, 3, 6)),
-        (1, max(least, most // 2 - 1)),  # the last columns of a step that is not the last
+        # The last columns of a step that is not the last.
+        *((1, max(least, most // 2 - few)) for few in (1, 2, 5, 7)),
     ]
     sizes = dict.fromkeys(made)
     of_kernel = [(both, *size, 1.0, 1e-5) for both in row.accepts["residual"] for size in sizes]

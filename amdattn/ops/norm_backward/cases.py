@@ -101,7 +101,8 @@ def cases(row: KernelSpec | None) -> Iterator[NormBackwardCase]:
         *((1, 1, least), (2, tile + 1, most), (1, 2 * tile + 1, most - 1)),
         # Parts of the last chunk.
         *((1, tile + 2, min(most, max(least, most // 2 + odd))) for odd in (1, 3, 6)),
-        (3, 1, max(least, most // 2 - 1)),  # the last columns of a step that is not the last
+        # The last columns of a step that is not the last.
+        *((3, 1, max(least, most // 2 - few)) for few in (1, 2, 5, 7)),
     ]
     sizes = dict.fromkeys(made)
     of_rows = [(residual, *size, 1.0, 1e-5) for residual in (False, True) for size in sizes]

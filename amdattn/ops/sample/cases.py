@@ -50,17 +50,29 @@ class SampleCase(Case[SampleProblem]):
         if p.draws:
             found["state"] = rng.integers(0, 2**40, (p.rows, 2), np.int64).view(np.int32)
         if self.of == "near":
-            if p.history:
-                found["tokens"][:, :6] = [1023, 1015, 2047, 2039, p.columns - 1, p.columns - 9]
-            for x, state in zip(logits, found["state"].view(np.int64), strict=True):
-                of_noise = noise(int(state[0]), int(state[1]), p.columns)
-                for end in (*range(1024, p.columns, 1024), p.columns):
-                    one, other = end - 1, end - 9
-                    x[one] = 30 if end == p.columns else 20
-                    x[other] = x[one] + (of_noise[one] - of_noise[other] + 1e-4) / p.scale
-                    x[[one, other]] *= p.repetition_penalty
-            found["logits"] = logits
+            found["logits"] = self._with_near(logits, found)
         return found
+
+    def _with_near(
+        self, logits: NDArray[np.float32], inputs: Mapping[str, NDArray[Any]]
+    ) -> NDArray[np.float32]:
+        """Of each 1024 columns the last and an early one; the second ones' are no tokens so far."""
+        p = self.problem
+        best = -20.0 if p.columns % 2 and p.history < 99 else 30.0
+        logits += best - 30
+        for x, state, i in zip(logits, inputs["state"].view(np.int64), range(p.rows), strict=True):
+            of_noise = noise(int(state[0]), int(state[1]), p.columns)
+            for n, first in enumerate(range(0, p.columns, 1024)):
+                one, other = min(first + 1024, p.columns) - 1, first + 7
+                x[one] = best if n == 1 else best - 10
+                x[other] = x[one] + (of_noise[one] - of_noise[other] + 1e-4) / p.scale
+                if n != 1 and p.history:
+                    inputs["tokens"][i, 2 * n : 2 * n + 2] = one, other
+                    x[[one, other]] *= p.repetition_penalty ** (1 if best > 0 else -1)
+        if p.history:
+            tokens = inputs["tokens"]
+            tokens[(tokens == 2047) | (tokens == 1031)] = -1
+        return logits
 
 
 def _make_extreme(logits: NDArray[np.float32]) -> None:
@@ -99,8 +111,11 @@ _FLAT: tuple[tuple[int, int, dict[str, Any]], ...] = (
     (8, 1000, {"temperature": 30.0, "min_p": 0.85}),
     (40, 5, {}),
     (40, 6, {"top_p": 0.9, "repetition_penalty": 2.0, "history": 3}),
+    (40, 8, {"repetition_penalty": 2.0, "history": 2}),
+    (40, 8, {"top_k": 3, "repetition_penalty": 2.0, "history": 2}),
     (40, 7, {"min_p": 0.1, "repetition_penalty": 0.5, "history": 3}),
 )
+_NEAR = ((2900, 0), (2901, 300), (2902, 0), (2903, 12), (3072, 12))  # columns, tokens so far
 # Of which the list of who may be drawn is as long as most of a row.
 _LISTED: tuple[dict[str, Any], ...] = (
     {"top_k": 5},
@@ -127,8 +142,8 @@ def cases(row: KernelSpec | None) -> Iterator[SampleCase]:
         for options in _LISTED:
             problem = SampleProblem(2, 4100, dtype, **options)
             yield SampleCase(problem, kernel=row.name, of="alike")
-        for columns in range(2100, 2104) if dtype == "float32" else ():
-            options = {"repetition_penalty": 1.3, "history": 300} if columns % 2 else {}
+        for columns, history in _NEAR if dtype == "float32" else ():
+            options = {"repetition_penalty": 1.3, "history": history} if history else {}
             problem = SampleProblem(2, columns, dtype, **options)
             yield SampleCase(problem, kernel=row.name, of="near")
 
