@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Mapping
@@ -30,13 +31,15 @@ class _GemmCase:
     k: int
     options: Mapping[str, Any] = field(default_factory=dict)  # of GemmProblem
     stale: bool = False  # a launch before was aborted
+    few_cus: bool = False  # one of each XCD, so that tiles come in several rounds
     columns: int = 0  # of a tile, where plans choose fewer; 0: the plan's choice
 
     @property
     def name(self) -> str:
         options = "".join(f" {name}={value}" for name, value in self.options.items())
         columns = f" columns={self.columns}" if self.columns else ""
-        return f"{self.m}x{self.n}x{self.k}{options}{columns}{' stale' * self.stale}"
+        cus = " few CUs" * self.few_cus
+        return f"{self.m}x{self.n}x{self.k}{options}{columns}{cus}{' stale' * self.stale}"
 
 
 # Whole tiles and rest of each axis, one line of k and more than are in flight, last rounds of any
@@ -106,6 +109,7 @@ _TILE_CASES = (
     _GemmCase(34, 33, 72, {"adds": "residual", "out_dtype": "float16"}),
     _GemmCase(34, 47, 72, {"adds": "residual", "activation": "silu_and_mul"}),
     _GemmCase(130, 104, 72, {"adds": "c", "out_dtype": "float16", "activation": "gelu_tanh"}),
+    _GemmCase(520, 776, 8, few_cus=True),
     _GemmCase(2, 8, 8, {"batch": 700}),  # more tiles than XCDs hold at a time
 )
 _EPS = 0.25  # of kernels that normalise rows
@@ -148,6 +152,8 @@ def _k(case: _GemmCase, kernel: KernelSpec) -> int:
 def _plan(
     case: _GemmCase, problem: GemmProblem, kernel: KernelSpec, props: DeviceProps
 ) -> Plan[GemmProblem]:
+    if case.few_cus:
+        props = dataclasses.replace(props, num_cus=props.num_xcds)
     if not case.columns:
         return plan_gemm(problem, props, [kernel])
     found = choices(problem, props, [kernel])

@@ -20,6 +20,7 @@ from amdattn.ops.norm.rms_norm import NormPlan, planned
 
 # Largest relative error of one rounding.
 _ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
+PARTS = {False: (1, 3, 6), True: (2, 4, 5, 7)}  # columns of a chunk, by residual
 # Of rows whose squares are so small that roots without eps are scaled; float16 has no such ones.
 TINY = {"bfloat16": 2.0**-52, "float16": 1.0}
 _OF_SUMS = 2.0**-15  # float32 sums of some hundreds of squares in a lane, and those of lanes
@@ -85,15 +86,18 @@ def cases(row: KernelSpec | None) -> Iterator[NormCase]:
         return
     least, most = row.accepts["columns"]
     tile = row.tile["rows"]
-    made = [
-        *((1, least), (tile + 1, most), (2 * tile + 1, most - 1)),
-        # Parts of the last chunk.
-        *((tile + 2, min(most, max(least, most // 2 + odd))) for odd in (1, 3, 6)),
-        # The last columns of a step that is not the last.
-        *((1, max(least, most // 2 - few)) for few in (1, 2, 5, 7)),
+    of_kernel = [
+        (residual, *size, 1.0, 1e-5)
+        for residual in row.accepts["residual"]
+        for size in dict.fromkeys(
+            (
+                *((1, least), (tile + 1, most), (2 * tile + 1, most - 1)),
+                # Parts of the last chunk, behind a step and in front of its end.
+                *((tile + 2, min(most, max(least, most // 2 + n))) for n in PARTS[residual]),
+                *((1, max(least, most // 2 - n)) for n in PARTS[residual]),
+            )
+        )
     ]
-    sizes = dict.fromkeys(made)
-    of_kernel = [(both, *size, 1.0, 1e-5) for both in row.accepts["residual"] for size in sizes]
     for columns in (most, max(least, most - 1)):
         of_kernel.append((row.accepts["residual"][0], 1, columns, TINY[row.dtype], 0.0))
     for residual, rows, columns, scale, eps in of_kernel:

@@ -13,7 +13,7 @@ from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import FLOAT32, as_dtype
 from amdattn.op.operation import Case, Expected, Operation
 from amdattn.op.options import REQUIRED, Option
-from amdattn.ops.norm.cases import TINY
+from amdattn.ops.norm.cases import PARTS, TINY
 from amdattn.ops.norm_backward import planning
 from amdattn.ops.norm_backward.execution import NormBackwardPlan, planned
 from amdattn.ops.norm_backward.planning import COLUMN_SUMS, RMS_NORM_BACKWARD
@@ -97,18 +97,21 @@ def cases(row: KernelSpec | None) -> Iterator[NormBackwardCase]:
         return
     least, most = row.accepts["columns"]
     tile = row.tile["rows"]
-    made = [
-        *((1, 1, least), (2, tile + 1, most), (1, 2 * tile + 1, most - 1)),
-        # Parts of the last chunk.
-        *((1, tile + 2, min(most, max(least, most // 2 + odd))) for odd in (1, 3, 6)),
-        # The last columns of a step that is not the last.
-        *((3, 1, max(least, most // 2 - few)) for few in (1, 2, 5, 7)),
+    of_kernel = [
+        (residual, *size, 1.0, 1e-5)
+        for residual in (False, True)
+        for size in dict.fromkeys(
+            (
+                *((1, 1, least), (2, tile + 1, most), (1, 2 * tile + 1, most - 1)),
+                # Parts of the last chunk, behind a step and in front of its end.
+                *((1, tile + 2, min(most, max(least, most // 2 + n))) for n in PARTS[residual]),
+                *((3, 1, max(least, most // 2 - n)) for n in PARTS[residual]),
+            )
+        )
     ]
-    sizes = dict.fromkeys(made)
-    of_rows = [(residual, *size, 1.0, 1e-5) for residual in (False, True) for size in sizes]
     for columns in (most, max(least, most - 1)):
-        of_rows.append((False, 1, 1, columns, TINY[row.dtype], 0.0))
-    for residual, groups, rows, columns, scale, eps in of_rows:
+        of_kernel.append((False, 1, 1, columns, TINY[row.dtype], 0.0))
+    for residual, groups, rows, columns, scale, eps in of_kernel:
         problem = NormBackwardProblem(
             *(groups, rows, columns, row.dtype, residual, eps),
             weight_dtype=row.params["weight_dtype"],

@@ -63,7 +63,7 @@ class SampleCase(Case[SampleProblem]):
         for x, state, i in zip(logits, inputs["state"].view(np.int64), range(p.rows), strict=True):
             of_noise = noise(int(state[0]), int(state[1]), p.columns)
             for n, first in enumerate(range(0, p.columns, 1024)):
-                one, other = min(first + 1024, p.columns) - 1, first + 7
+                one, other = min(first + 1024, p.columns) - 1, first + 4 + n
                 x[one] = best if n == 1 else best - 10
                 x[other] = x[one] + (of_noise[one] - of_noise[other] + 1e-4) / p.scale
                 if n != 1 and p.history:
@@ -71,7 +71,7 @@ class SampleCase(Case[SampleProblem]):
                     x[[one, other]] *= p.repetition_penalty ** (1 if best > 0 else -1)
         if p.history:
             tokens = inputs["tokens"]
-            tokens[(tokens == 2047) | (tokens == 1031)] = -1
+            tokens[(tokens == 2047) | (tokens == 1029)] = -1
         return logits
 
 
@@ -113,6 +113,7 @@ _FLAT: tuple[tuple[int, int, dict[str, Any]], ...] = (
     (40, 6, {"top_p": 0.9, "repetition_penalty": 2.0, "history": 3}),
     (40, 8, {"repetition_penalty": 2.0, "history": 2}),
     (40, 8, {"top_k": 3, "repetition_penalty": 2.0, "history": 2}),
+    (8, 1024, {"top_k": 5, "repetition_penalty": 2.0, "history": 12}),
     (40, 7, {"min_p": 0.1, "repetition_penalty": 0.5, "history": 3}),
 )
 _NEAR = ((2900, 0), (2901, 300), (2902, 0), (2903, 12), (3072, 12))  # columns, tokens so far
