@@ -110,6 +110,12 @@ _TILE_CASES = (
     _GemmCase(34, 47, 72, {"adds": "residual", "activation": "silu_and_mul"}),
     _GemmCase(130, 104, 72, {"adds": "c", "out_dtype": "float16", "activation": "gelu_tanh"}),
     _GemmCase(520, 776, 8, few_cus=True),
+    # Rows of which some lanes have none, in front of others that have some, at every end.
+    _GemmCase(260, 264, 8, {"adds": "residual"}),
+    _GemmCase(260, 264, 8, {"adds": "c", "beta": 0.5}),
+    _GemmCase(260, 264, 8, {"adds": "residual", "out_dtype": "float32"}),
+    _GemmCase(260, 264, 8, {"activation": "gelu", "adds": "c"}),
+    _GemmCase(260, 136, 8, {"activation": "silu_and_mul", "adds": "residual"}),
     _GemmCase(2, 8, 8, {"batch": 700}),  # more tiles than XCDs hold at a time
 )
 _EPS = 0.25  # of kernels that normalise rows
