@@ -110,6 +110,8 @@ _TILE_CASES = (
     _GemmCase(34, 47, 72, {"adds": "residual", "activation": "silu_and_mul"}),
     _GemmCase(130, 104, 72, {"adds": "c", "out_dtype": "float16", "activation": "gelu_tanh"}),
     _GemmCase(520, 776, 8, few_cus=True),
+    _GemmCase(40, 40, 8, {"batch": 11}, few_cus=True),
+    _GemmCase(90, 40, 8, {"groups": 11}, few_cus=True),
     # Rows of which some lanes have none, in front of others that have some, at every end.
     _GemmCase(260, 264, 8, {"adds": "residual"}),
     _GemmCase(260, 264, 8, {"adds": "c", "beta": 0.5}),
