@@ -103,7 +103,7 @@ struct Slices {
       if (Lane::in_workgroup() == 0) meeting.store(own, u32x2{least, kNone});
     }
     const uint64_t counter = args.counters + logits.row * 8;
-    if (!meeting.arrive(counter, args.generation)) return;
+    if (!meeting.template arrive<true>(counter, args.generation)) return;
     if (Lane::in_workgroup() == 0) ordered::global_store_dwordx2_sc1(counter, 0, 0);
 
     const int nth = Lane::in_workgroup();
@@ -115,11 +115,16 @@ struct Slices {
     if (limits) {
       const uint32_t least = ~uint32_t(group.greatest(uint32_t(~its.rest[0])));
       begin(best, least);
-      return;
+      if (is_drawn(top)) return;
+    } else if (is_drawn(top)) {
+      put(top, drawn_of(its, nth, {value_of(top), args.scale}, noise));
     }
-    const uint64_t offset = state()[1];
-    if (is_drawn(top)) put(top, drawn_of(its, nth, {value_of(top), args.scale}, noise));
-    if (Lane::in_workgroup() == 0) state()[1] = offset + 1;
+    next(noise);
+  }
+  // By the last workgroup of a row, of which all have read the offset before they arrived.
+  __device__ __forceinline__ void next(const Noise& noise) const {
+    if (Lane::in_workgroup() == 0)
+      state()[1] = (uint64_t(noise.offset[1]) << 32 | noise.offset[0]) + 1;
   }
   // Who of the slice would be drawn, as far as rounding tells: scores are of the greatest of the
   // row in the end, of which the slice knows no more than its own.
@@ -240,10 +245,7 @@ struct Slices {
   // ---- Phase 2
   __device__ __forceinline__ void draw() {
     const uint64_t best = shared->best;
-    if (!is_drawn(best >> 32)) {
-      if (meeting.slice == 0 && Lane::in_workgroup() == 0) state()[1] += 1;
-      return;
-    }
+    if (!is_drawn(best >> 32)) return;
     const Bins bins = this->bins();
     const Noise noise(state()[0], state()[1]);
     load(meeting.slice);
@@ -255,14 +257,13 @@ struct Slices {
     list_own(bins, edge);
     own = group.greatest(own);
     if (Lane::in_workgroup() == 0) meeting.store(own, u32x2{0, kNone});
-    if (!meeting.arrive((uint64_t)&shared->arrivals, 0)) return;
+    if (!meeting.template arrive<false>((uint64_t)&shared->arrivals)) return;
 
     const int nth = Lane::in_workgroup();
     own = nth < meeting.slices ? meeting.partial(nth).best : 0;
     const uint64_t of_list = edge.sure == kBins ? 0 : drawn_of_list(bins, edge, noise);
-    const uint64_t offset = state()[1];
     put(kLeastKey, group.greatest(own > of_list ? own : of_list));
-    if (Lane::in_workgroup() == 0) state()[1] = offset + 1;
+    next(noise);
   }
   __device__ __forceinline__ void list_own(const Bins& bins, const Boundaries& edge) const {
     if (edge.sure == kBins) return;

@@ -55,8 +55,9 @@ struct Logits {
           x[i] = of_half(uint16_t(dword >> i % 2 * 16));
       }
     } else {
-      for (int i = 0; i < 4; ++i)
+      for (int i = 0; i < 3; ++i)
         x[i] = column + i < args.columns ? load(column + i) : __builtin_nanf("");
+      x[3] = __builtin_nanf("");
     }
   }
   __device__ __forceinline__ float penalised(float x) const {

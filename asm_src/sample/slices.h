@@ -45,8 +45,10 @@ struct Meeting {
     return {uint64_t(x[1]) << 32 | x[0], u32x2{x[2], x[3]}};
   }
   // What the workgroup stored through the L2 is there before it is counted. Whether all others
-  // have been; then what they stored is there, too.
-  __device__ __forceinline__ bool arrive(uint64_t counter, uint64_t generation) const {
+  // have been; then what they stored is there, too. Without kIsKept a launch before this one of the
+  // plan has made the counter zero.
+  template <bool kIsKept>
+  __device__ __forceinline__ bool arrive(uint64_t counter, uint64_t generation = 0) const {
     constexpr int kArrivals = 0xffff, kGenerationBit = 17;  // as in gemm/arrival.h
     ordered::s_waitcnt<0, ordered::kAnyLgkm>();
     Group::join();
@@ -54,8 +56,10 @@ struct Meeting {
       uint64_t before;
       // Raised first: what a launch that was aborted left behind is of an older generation.
       ordered::end_clause();
-      ordered::global_atomic_umax_x2(counter, 0, generation << kGenerationBit);
-      ordered::end_clause();
+      if constexpr (kIsKept) {
+        ordered::global_atomic_umax_x2(counter, 0, generation << kGenerationBit);
+        ordered::end_clause();
+      }
       ordered::global_atomic_add_x2_return(before, counter, 0, 1);
       ordered::s_waitcnt<0, ordered::kAnyLgkm>();
       ordered::settle(before);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,9 +18,9 @@ from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
 from amdattn.op.plan import Address, PerRun, Plan, Stride
 from amdattn.ops.gemm import grids
-from amdattn.ops.gemm.cases import values
+from amdattn.ops.gemm.cases import GemmCase
 from amdattn.ops.gemm.planning import build, choices, mismatches, plan_gemm
-from amdattn.ops.gemm.problem import ADDENDS, GemmProblem
+from amdattn.ops.gemm.problem import GemmProblem
 from benchmarks.checker_mutation.subject import Buffer, Case, Subject, read_only, unwritten
 
 
@@ -29,13 +31,15 @@ class _GemmCase:
     k: int
     options: Mapping[str, Any] = field(default_factory=dict)  # of GemmProblem
     stale: bool = False  # a launch before was aborted
+    few_cus: bool = False  # one of each XCD, so that tiles come in several rounds
     columns: int = 0  # of a tile, where plans choose fewer; 0: the plan's choice
 
     @property
     def name(self) -> str:
         options = "".join(f" {name}={value}" for name, value in self.options.items())
         columns = f" columns={self.columns}" if self.columns else ""
-        return f"{self.m}x{self.n}x{self.k}{options}{columns}{' stale' * self.stale}"
+        cus = " few CUs" * self.few_cus
+        return f"{self.m}x{self.n}x{self.k}{options}{columns}{cus}{' stale' * self.stale}"
 
 
 # Whole tiles and rest of each axis, one line of k and more than are in flight, last rounds of any
@@ -105,8 +109,18 @@ _TILE_CASES = (
     _GemmCase(34, 33, 72, {"adds": "residual", "out_dtype": "float16"}),
     _GemmCase(34, 47, 72, {"adds": "residual", "activation": "silu_and_mul"}),
     _GemmCase(130, 104, 72, {"adds": "c", "out_dtype": "float16", "activation": "gelu_tanh"}),
+    _GemmCase(520, 776, 8, few_cus=True),
+    _GemmCase(40, 40, 8, {"batch": 11}, few_cus=True),
+    _GemmCase(90, 40, 8, {"groups": 11}, few_cus=True),
+    # Rows of which some lanes have none, in front of others that have some, at every end.
+    _GemmCase(260, 264, 8, {"adds": "residual"}),
+    _GemmCase(260, 264, 8, {"adds": "c", "beta": 0.5}),
+    _GemmCase(260, 264, 8, {"adds": "residual", "out_dtype": "float32"}),
+    _GemmCase(260, 264, 8, {"activation": "gelu", "adds": "c"}),
+    _GemmCase(260, 136, 8, {"activation": "silu_and_mul", "adds": "residual"}),
     _GemmCase(2, 8, 8, {"batch": 700}),  # more tiles than XCDs hold at a time
 )
+_EPS = 0.25  # of kernels that normalise rows
 # The launch, and one before it that was aborted.
 _GENERATION, _OLDER = 2, 1
 
@@ -116,7 +130,8 @@ def gemm_subject(kernel: KernelSpec, props: DeviceProps) -> Subject:
     layout = kernel.accepts["layout"]
     cases = _TILE_CASES if grids.has_windows(kernel) else _CASES
     problems = [
-        GemmProblem(c.m, c.n, c.k, kernel.dtype, layout=layout, **dict(c.options)) for c in cases
+        GemmProblem(c.m, c.n, _k(c, kernel), kernel.dtype, layout=layout, **dict(c.options), **also)
+        for c, also in zip(cases, itertools.cycle(_also(kernel)), strict=False)
     ]
     made = tuple(
         _case(case, _plan(case, problem, kernel, props))
@@ -127,9 +142,26 @@ def gemm_subject(kernel: KernelSpec, props: DeviceProps) -> Subject:
     return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, made)
 
 
+def _also(kernel: KernelSpec) -> list[dict[str, Any]]:
+    """What problems of a kernel have besides, in turn."""
+    found: dict[str, Any] = {"rms_eps": _EPS} if "norms_rows" in kernel.accepts else {}
+    if as_dtype(kernel.dtype).itemsize == 1:
+        found["b_dtype"] = kernel.accepts["b_dtype"][0]
+    return [{**found, "scale_a": kind, "scale_b": kind} for kind in kernel.accepts["scales"]]
+
+
+def _k(case: _GemmCase, kernel: KernelSpec) -> int:
+    """As many bytes of a row whatever the type, and what the kernel takes."""
+    multiple: int = kernel.accepts["k_multiple"]
+    words = case.k * (1 if kernel.dtype in ("bfloat16", "float16") else 2)
+    return -(-words // multiple) * multiple
+
+
 def _plan(
     case: _GemmCase, problem: GemmProblem, kernel: KernelSpec, props: DeviceProps
 ) -> Plan[GemmProblem]:
+    if case.few_cus:
+        props = dataclasses.replace(props, num_cus=props.num_xcds)
     if not case.columns:
         return plan_gemm(problem, props, [kernel])
     found = choices(problem, props, [kernel])
@@ -174,19 +206,10 @@ def _case(case: _GemmCase, plan: Plan[GemmProblem]) -> Case:
 
 def _contents(case: _GemmCase, plan: Plan[GemmProblem]) -> list[Buffer]:
     problem = plan.problem
-    rng = np.random.default_rng([problem.m, problem.n, problem.k])
-    types = dict.fromkeys(ADDENDS, problem.out_dtype)
-    buffers = [
-        read_only(
-            name,
-            _even(problem).tobytes()
-            if name == "group_sizes"
-            else values(rng, shape, problem)
-            .astype(as_dtype(types.get(name, problem.dtype)).numpy())
-            .tobytes(),
-        )
-        for name, shape in problem.input_shapes.items()
-    ]
+    inputs = GemmCase(problem).inputs([problem.m, problem.n, problem.k])
+    if problem.groups:
+        inputs["group_sizes"] = _even(problem)
+    buffers = [read_only(name, inputs[name].tobytes()) for name in problem.input_shapes]
     for region in plan.workspace.regions:
         if region.name == "counters":
             word = (_OLDER << 1 | 1) << 16 | 1 if case.stale else 0

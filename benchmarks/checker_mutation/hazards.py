@@ -132,7 +132,8 @@ def _requirements(
         held_back = buffered and regs.registers(first.operands[3]) if buffered else frozenset()
         if not held_back and a.data & b.writes:
             yield 2, "store of more than 64 bits -> VALU writes its data"
-    if regs.is_salu(first) and regs.M0 in live & b.reads:
+    # Of vector instructions it selects a lane, for which waves are held back.
+    if regs.is_salu(first) and regs.M0 in live & b.reads and not regs.is_valu(second):
         yield 1, "SALU writes M0 -> LDS-DMA, s_sendmsg, s_movrel"
     if (
         first.mnemonic.startswith("s_setreg")

@@ -25,6 +25,10 @@ from benchmarks.checker_mutation.subject import Buffer, Case, Subject, read_only
 
 _SEED = 0
 _WILD = ("wild", "nothing")
+# Of a counter of arrivals, as sample/slices.h has it: the run that counted last is above this bit.
+_GENERATION_BIT = 17
+_GENERATION, _OLDER = 2, 1  # the launch, and one before it that was aborted
+_STALE_EACH = 4  # of so many cases one
 
 
 def operation_subject(
@@ -52,7 +56,17 @@ def operation_subject(
         for one, other in zip(tame, some, strict=True)
         if one.buffers != other.buffers
     ]
-    return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, (*tame, *again, *wild))
+    stale = [
+        operation_case(
+            *(operation, case, kernel, props),
+            run=_GENERATION,
+            at_rest=_OLDER << _GENERATION_BIT | 1,
+        )
+        for case in cases[::_STALE_EACH]
+        if own and _counts_runs(operation, case, kernel, props)
+    ]
+    made = (*tame, *again, *wild, *stale)
+    return Subject(kernel.name, kernel.read_code_object(), kernel.symbol, made)
 
 
 def is_own(operation: Operation[Any, Any], kernel: KernelSpec) -> bool:
@@ -68,6 +82,19 @@ def _launches(
 ) -> bool:
     plan = operation.plan(case.problem, props, manifest.kernels())
     return any(launch.kernel is kernel for launch in plan.launches)
+
+
+def _counts_runs(
+    operation: Operation[Any, Any],
+    case: OperationCase[Any],
+    kernel: KernelSpec,
+    props: DeviceProps,
+) -> bool:
+    """Whether counters at rest tell launches apart, so that aborted ones may leave anything."""
+    plan = operation.plan(case.problem, props, manifest.kernels(), kernel.name)
+    return any(isinstance(value, PerRun) for _, value in plan.launches[0].args) and any(
+        region.init == "zero_at_rest" for region in plan.workspace.regions
+    )
 
 
 def _times(
@@ -191,7 +218,7 @@ def operation_case(
     layout.pack_into(block, 0, *values)
     return Case(
         *(
-            case.title + f", {wild}" * bool(wild),
+            case.title + f", {wild}" * bool(wild) + ", stale" * bool(at_rest),
             launch.grid,
             kernel.workgroup,
             bytes(block),

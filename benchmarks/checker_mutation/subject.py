@@ -106,6 +106,10 @@ class Subject:
     symbol: str
     cases: tuple[Case, ...]
 
+    def __post_init__(self) -> None:
+        if not self.cases:
+            raise ValueError(f"{self.name}: there must be a launch of it, which no case has")
+
     @property
     def inputs(self) -> str:
         """Names these very launches."""

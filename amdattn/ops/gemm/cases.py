@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ _OF_ACTIVATION = 2.0**-18  # relative error of the kernels' exponentials and err
 class GemmCase(Case[GemmProblem]):
     """``a @ b^T`` on random inputs."""
 
-    def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
+    def inputs(self, seed: int | Sequence[int]) -> dict[str, NDArray[Any]]:
         """Random ones; where parts are added in any order, of which every order has one sum."""
         problem, rng = self.problem, np.random.default_rng(seed)
         types = {"a": problem.dtype, "b": problem.b_dtype, "bias": problem.bias_dtype}

@@ -20,6 +20,7 @@ from amdattn.ops.layer_norm.layer_norm import LayerNormPlan, planned
 from amdattn.ops.layer_norm.planning import NORM
 from amdattn.ops.layer_norm.problem import MADE, NARROW, LayerNormProblem
 from amdattn.ops.layer_norm.reference import dropped, normalised
+from amdattn.ops.norm.cases import TINY
 from amdattn.ops.quantize.cases import greatest_number
 from amdattn.ops.quantize.problem import LEAST_SCALE
 
@@ -36,9 +37,12 @@ class LayerNormCase(Case[LayerNormProblem]):
     ----------
     arch : str
         Whose types of 8 bits results have; "": those of the bound device.
+    scale : float
+        What rows are multiplied by.
     """
 
     arch: str = ""
+    scale: float = 1.0
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
         """Random host arrays by operand, the same for the same seed."""
@@ -50,9 +54,11 @@ class LayerNormCase(Case[LayerNormProblem]):
             return rng.standard_normal(sizes, np.float32)
 
         found: dict[str, NDArray[Any]] = {
-            "x": (normal(*shape) + 2 * normal(*p.shape, 1)).astype(element),
+            "x": (self.scale * (normal(*shape) + 2 * normal(*p.shape, 1))).astype(element),
             "weight": (1 + normal(p.columns) / 4).astype(weights),
         }
+        if p.makes_scale:  # and the scale is that of the last column
+            found["x"][..., -1] *= 4
         if p.bias:
             found["bias"] = normal(p.columns).astype(weights)
         if p.residual:
@@ -133,17 +139,29 @@ def cases(row: KernelSpec | None) -> Iterator[LayerNormCase]:
         return
     least, most = row.accepts["columns"]
     tile = row.tile["rows"]
-    sizes = (
-        *((1, least), (tile + 1, most), (2 * tile + 1, most - 1)),
-        (tile + 2, max(least, most // 2 + 3)),
-        (1, max(least, most // 2 - 1)),  # the last columns of a step that is not the last
-    )
     for i, options in enumerate(_OPTIONS):
-        for rows, columns in (sizes[i % 5], sizes[(i + 2) % 5]):
+        # Any number of columns of the last chunk; the last columns of a step that is not the last.
+        sizes = (
+            *((1, least), (tile + 1, most), (2 * tile + 1, max(least, most - 1 - i))),
+            (tile + 2, min(most, max(least, most // 2 + 1 + i))),
+            (1, max(least, most // 2 - 1 - i)),
+        )
+        # Whole rows with every option.
+        for rows, columns in dict.fromkeys((sizes[i % 5], sizes[(i + 2) % 5], sizes[1])):
             eps = 1e-5 if columns == 1 else options.get("eps", 1e-5)
             facts = {**options, "eps": eps, "weight_dtype": row.params["weight_dtype"]}
             problem = LayerNormProblem((rows,), columns, row.dtype, **facts)
             yield LayerNormCase(problem, kernel=row.name, arch=row.arch)
+    for odd in (1, 3, 5):  # the greatest is in the last chunk
+        problem = LayerNormProblem(
+            *((1,), min(most, max(least, most // 2 + odd)), row.dtype),
+            **{"bias": True, "to": NARROW, "weight_dtype": row.params["weight_dtype"]},
+        )
+        yield LayerNormCase(problem, kernel=row.name, arch=row.arch)
+    for columns in (most, max(least, most - 1)):
+        weights = row.params["weight_dtype"]
+        problem = LayerNormProblem((1,), columns, row.dtype, eps=0.0, weight_dtype=weights)
+        yield LayerNormCase(problem, kernel=row.name, arch=row.arch, scale=TINY[row.dtype])
 
 
 def larger(on_gpu: bool) -> Iterator[LayerNormCase]:

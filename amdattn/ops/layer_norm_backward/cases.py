@@ -18,6 +18,7 @@ from amdattn.ops.layer_norm_backward import planning
 from amdattn.ops.layer_norm_backward.execution import LayerNormBackwardPlan, planned
 from amdattn.ops.layer_norm_backward.planning import NORM_BACKWARD
 from amdattn.ops.layer_norm_backward.problem import LayerNormBackwardProblem
+from amdattn.ops.norm.cases import TINY
 from amdattn.ops.norm_backward.planning import COLUMN_SUMS
 
 # Largest relative error of one rounding, and half of a denormal.
@@ -29,7 +30,15 @@ _FLOAT32 = 2.0**-24
 
 @dataclass(frozen=True)
 class LayerNormBackwardCase(Case[LayerNormBackwardProblem]):
-    """Normally distributed rows and gradients."""
+    """Normally distributed rows and gradients.
+
+    Attributes
+    ----------
+    scale : float
+        What rows are multiplied by.
+    """
+
+    scale: float = 1.0
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
         """Random host arrays by operand, the same for the same seed."""
@@ -41,8 +50,9 @@ class LayerNormBackwardCase(Case[LayerNormBackwardProblem]):
             "weight": ((p.columns,), p.weight_element.numpy()),
         }
         kinds |= {"dresidual_out": (rows, element)} if p.residual else {}
+        factors = {"x": np.float32(self.scale)}
         found: dict[str, NDArray[Any]] = {
-            name: rng.standard_normal(shape, np.float32).astype(dtype)
+            name: (rng.standard_normal(shape, np.float32) * factors.get(name, 1)).astype(dtype)
             for name, (shape, dtype) in kinds.items()
         }
         if p.draws:
@@ -118,16 +128,23 @@ def cases(row: KernelSpec | None) -> Iterator[LayerNormBackwardCase]:
         return
     least, most = row.accepts["columns"]
     tile = row.tile["rows"]
-    sizes_of_kernel = (
-        *((1, 1, least), (2, tile + 1, most), (1, 2 * tile + 1, most - 1)),
-        (1, tile + 2, max(least, most // 2 + 3)),
-        (3, 1, max(least, most // 2 - 1)),  # the last columns of a step that is not the last
-    )
+    weights: dict[str, Any] = {"weight_dtype": row.params["weight_dtype"]}
     for i, options in enumerate(_OPTIONS):
-        for sizes in (sizes_of_kernel[i % 5], sizes_of_kernel[(i + 1) % 5]):
-            facts = {**options, "weight_dtype": row.params["weight_dtype"]}
+        # Any number of columns of the last chunk; the last columns of a step that is not the last.
+        of_kernel = (
+            *((1, 1, least), (2, tile + 1, most), (1, 2 * tile + 1, max(least, most - 1 - i))),
+            (1, tile + 2, min(most, max(least, most // 2 + 1 + i))),
+            (3, 1, max(least, most // 2 - 1 - i)),
+        )
+        # Whole rows, and such that are not, with every option.
+        for sizes in dict.fromkeys((of_kernel[i], of_kernel[(i + 1) % 5], *of_kernel[1:])):
+            facts = {**options, **weights}
             problem = LayerNormBackwardProblem(*sizes, row.dtype, **facts)
             yield LayerNormBackwardCase(problem, kernel=row.name)
+    for columns in (most, max(least, most - 1)):
+        facts = {**weights, "eps": 0.0}
+        problem = LayerNormBackwardProblem(1, 1, columns, row.dtype, **facts)
+        yield LayerNormBackwardCase(problem, kernel=row.name, scale=TINY[row.dtype])
 
 
 def larger(on_gpu: bool) -> Iterator[LayerNormBackwardCase]:

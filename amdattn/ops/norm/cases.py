@@ -20,12 +20,23 @@ from amdattn.ops.norm.rms_norm import NormPlan, planned
 
 # Largest relative error of one rounding.
 _ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
+PARTS = {False: (1, 3, 6), True: (2, 4, 5, 7)}  # columns of a chunk, by residual
+# Of rows whose squares are so small that roots without eps are scaled; float16 has no such ones.
+TINY = {"bfloat16": 2.0**-52, "float16": 1.0}
 _OF_SUMS = 2.0**-15  # float32 sums of some hundreds of squares in a lane, and those of lanes
 
 
 @dataclass(frozen=True)
 class NormCase(Case[NormProblem]):
-    """Normally distributed rows."""
+    """Normally distributed rows.
+
+    Attributes
+    ----------
+    scale : float
+        What rows are multiplied by.
+    """
+
+    scale: float = 1.0
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
         """Random host arrays by operand, the same for the same seed."""
@@ -34,8 +45,11 @@ class NormCase(Case[NormProblem]):
         elements["weight"] = problem.weight_element.numpy()
         shapes = {"x": (*problem.shape, problem.columns), "weight": (problem.columns,)}
         shapes |= {"residual": shapes["x"]} if problem.residual else {}
+        factors = {"weight": 1}
         return {
-            name: rng.standard_normal(shape, np.float32).astype(elements[name])
+            name: (
+                rng.standard_normal(shape, np.float32) * factors.get(name, np.float32(self.scale))
+            ).astype(elements[name])
             for name, shape in shapes.items()
         }
 
@@ -72,17 +86,25 @@ def cases(row: KernelSpec | None) -> Iterator[NormCase]:
         return
     least, most = row.accepts["columns"]
     tile = row.tile["rows"]
-    for residual in row.accepts["residual"]:
-        for rows, columns in (
-            *((1, least), (tile + 1, most), (2 * tile + 1, most - 1)),
-            (tile + 2, max(least, most // 2 + 3)),
-            (1, max(least, most // 2 - 1)),  # the last columns of a step that is not the last
-        ):
-            problem = NormProblem(
-                *((rows,), columns, row.dtype, residual, 1e-5),
-                weight_dtype=row.params["weight_dtype"],
+    of_kernel = [
+        (residual, *size, 1.0, 1e-5)
+        for residual in row.accepts["residual"]
+        for size in dict.fromkeys(
+            (
+                *((1, least), (tile + 1, most), (2 * tile + 1, most - 1)),
+                # Parts of the last chunk, behind a step and in front of its end.
+                *((tile + 2, min(most, max(least, most // 2 + n))) for n in PARTS[residual]),
+                *((1, max(least, most // 2 - n)) for n in PARTS[residual]),
             )
-            yield NormCase(problem, kernel=row.name)
+        )
+    ]
+    for columns in (most, max(least, most - 1)):
+        of_kernel.append((row.accepts["residual"][0], 1, columns, TINY[row.dtype], 0.0))
+    for residual, rows, columns, scale, eps in of_kernel:
+        problem = NormProblem(
+            *((rows,), columns, row.dtype, residual, eps), weight_dtype=row.params["weight_dtype"]
+        )
+        yield NormCase(problem, kernel=row.name, scale=scale)
 
 
 def larger(on_gpu: bool) -> Iterator[NormCase]:

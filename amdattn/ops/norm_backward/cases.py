@@ -13,6 +13,7 @@ from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import FLOAT32, as_dtype
 from amdattn.op.operation import Case, Expected, Operation
 from amdattn.op.options import REQUIRED, Option
+from amdattn.ops.norm.cases import PARTS, TINY
 from amdattn.ops.norm_backward import planning
 from amdattn.ops.norm_backward.execution import NormBackwardPlan, planned
 from amdattn.ops.norm_backward.planning import COLUMN_SUMS, RMS_NORM_BACKWARD
@@ -27,7 +28,15 @@ _FLOAT32 = 2.0**-24
 
 @dataclass(frozen=True)
 class NormBackwardCase(Case[NormBackwardProblem]):
-    """Normally distributed rows and gradients."""
+    """Normally distributed rows and gradients.
+
+    Attributes
+    ----------
+    scale : float
+        What rows are multiplied by.
+    """
+
+    scale: float = 1.0
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
         """Random host arrays by operand, the same for the same seed."""
@@ -39,8 +48,9 @@ class NormBackwardCase(Case[NormBackwardProblem]):
             "weight": ((p.columns,), p.weight_element.numpy()),
         }
         kinds |= {"dresidual_out": (rows, element)} if p.residual else {}
+        factors = {"x": np.float32(self.scale)}
         return {
-            name: rng.standard_normal(shape, np.float32).astype(dtype)
+            name: (rng.standard_normal(shape, np.float32) * factors.get(name, 1)).astype(dtype)
             for name, (shape, dtype) in kinds.items()
         }
 
@@ -87,17 +97,26 @@ def cases(row: KernelSpec | None) -> Iterator[NormBackwardCase]:
         return
     least, most = row.accepts["columns"]
     tile = row.tile["rows"]
-    for residual in (False, True):
-        for groups, rows, columns in (
-            *((1, 1, least), (2, tile + 1, most), (1, 2 * tile + 1, most - 1)),
-            (1, tile + 2, max(least, most // 2 + 3)),
-            (3, 1, max(least, most // 2 - 1)),  # the last columns of a step that is not the last
-        ):
-            problem = NormBackwardProblem(
-                *(groups, rows, columns, row.dtype, residual, 1e-5),
-                weight_dtype=row.params["weight_dtype"],
+    of_kernel = [
+        (residual, *size, 1.0, 1e-5)
+        for residual in (False, True)
+        for size in dict.fromkeys(
+            (
+                *((1, 1, least), (2, tile + 1, most), (1, 2 * tile + 1, most - 1)),
+                # Parts of the last chunk, behind a step and in front of its end.
+                *((1, tile + 2, min(most, max(least, most // 2 + n))) for n in PARTS[residual]),
+                *((3, 1, max(least, most // 2 - n)) for n in PARTS[residual]),
             )
-            yield NormBackwardCase(problem, kernel=row.name)
+        )
+    ]
+    for columns in (most, max(least, most - 1)):
+        of_kernel.append((False, 1, 1, columns, TINY[row.dtype], 0.0))
+    for residual, groups, rows, columns, scale, eps in of_kernel:
+        problem = NormBackwardProblem(
+            *(groups, rows, columns, row.dtype, residual, eps),
+            weight_dtype=row.params["weight_dtype"],
+        )
+        yield NormBackwardCase(problem, kernel=row.name, scale=scale)
 
 
 def larger(on_gpu: bool) -> Iterator[NormBackwardCase]:

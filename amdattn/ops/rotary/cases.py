@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from amdattn.device.manifest import KernelSpec
-from amdattn.dtypes import as_dtype
+from amdattn.dtypes import FLOAT32, as_dtype
 from amdattn.op.head_norm import NORM_EPS
 from amdattn.op.operation import Case, Expected, Operation
 from amdattn.op.options import REQUIRED, Option
@@ -136,6 +137,28 @@ def cases(row: KernelSpec | None) -> Iterator[RotaryCase]:
                 eps = (1e-6, 0.5)[j]
                 problem = dataclasses.replace(problem, q_norm=q_norm, k_norm=k_norm, norm_eps=eps)
             yield RotaryCase(problem, kernel=row.name)
+    for way in _ways(row.dtype):
+        norms: dict[str, Any] = {
+            "q_norm": way.positions != "tokens",
+            "k_norm": way.positions != "none",
+        }
+        problem = dataclasses.replace(way, **norms) if row.params["norm"] else way
+        yield RotaryCase(problem, kernel=row.name)
+
+
+def _ways(dtype: str) -> Iterator[RotaryProblem]:
+    """Every way through a kernel; a head that is normalised has more than half of a wave."""
+    of_pieces = ((72, 36), (1024, 512))
+    for sizes, interleaved, table in itertools.product(
+        of_pieces, (False, True), (dtype, FLOAT32.name)
+    ):
+        for positions in POSITIONS:
+            yield RotaryProblem(
+                *(2, 3, 3, sizes[0], 1, sizes[1], 9, dtype),
+                table_dtype=table,
+                interleaved=interleaved,
+                positions=positions,
+            )
 
 
 def larger(on_gpu: bool) -> Iterator[RotaryCase]:

@@ -28,28 +28,60 @@ class SampleCase(Case[SampleProblem]):
 
     Attributes
     ----------
-    near : bool
-        The two best scores of a row are 1e-4 apart.
+    of : {"", "near", "alike", "extreme"}
+        The two best scores of each 1024 columns are 1e-4 apart; most logits are one of two
+        numbers; logits are infinite or none.
     """
 
-    near: bool = False
+    of: str = ""
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
         """Random host arrays by operand, the same for the same seed."""
         p, rng = self.problem, np.random.default_rng(seed)
         logits = 3 * rng.standard_normal((p.rows, p.columns), np.float32)
+        if self.of == "alike":
+            logits[:] = rng.random(logits.shape) < 0.75
+            logits[:, ::97] = -3
+        elif self.of == "extreme":
+            _make_extreme(logits)
         found: dict[str, NDArray[Any]] = {"logits": logits.astype(as_dtype(p.dtype).numpy())}
         if p.history:
             found["tokens"] = rng.integers(-2, p.columns + 2, (p.rows, p.history), np.int32)
         if p.draws:
             found["state"] = rng.integers(0, 2**40, (p.rows, 2), np.int64).view(np.int32)
-        if self.near:
-            for x, state in zip(logits, found["state"].view(np.int64), strict=True):
-                of_noise = noise(int(state[0]), int(state[1]), p.columns)
-                x[-1] = 30
-                x[-9] = 30 + (of_noise[-1] - of_noise[-9] + 1e-4) / p.scale
-            found["logits"] = logits
+        if self.of == "near":
+            found["logits"] = self._with_near(logits, found)
         return found
+
+    def _with_near(
+        self, logits: NDArray[np.float32], inputs: Mapping[str, NDArray[Any]]
+    ) -> NDArray[np.float32]:
+        """Of each 1024 columns the last and an early one; the second ones' are no tokens so far."""
+        p = self.problem
+        best = -20.0 if p.columns % 2 and p.history < 99 else 30.0
+        logits += best - 30
+        for x, state, i in zip(logits, inputs["state"].view(np.int64), range(p.rows), strict=True):
+            of_noise = noise(int(state[0]), int(state[1]), p.columns)
+            for n, first in enumerate(range(0, p.columns, 1024)):
+                one, other = min(first + 1024, p.columns) - 1, first + 4 + n
+                x[one] = best if n == 1 else best - 10
+                x[other] = x[one] + (of_noise[one] - of_noise[other] + 1e-4) / p.scale
+                if n != 1 and p.history:
+                    inputs["tokens"][i, 2 * n : 2 * n + 2] = one, other
+                    x[[one, other]] *= p.repetition_penalty ** (1 if best > 0 else -1)
+        if p.history:
+            tokens = inputs["tokens"]
+            tokens[(tokens == 2047) | (tokens == 1029)] = -1
+        return logits
+
+
+def _make_extreme(logits: NDArray[np.float32]) -> None:
+    """Rows in turn: nothing, an infinite logit, some that are none."""
+    logits[::3] = -np.inf
+    logits[::3, ::2] = np.nan
+    logits[1::3, -1] = np.inf
+    logits[2::3, ::3] = np.nan
+    logits[2::3, 1::3] = -np.inf
 
 
 def expected(case: SampleCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
@@ -68,8 +100,28 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
     {"temperature": 0.7, "top_k": 5},
     {"top_p": 0.8},
     {"temperature": 1.5, "min_p": 0.05},
-    {"top_k": 40, "top_p": 0.9, "min_p": 0.01, "repetition_penalty": 1.3, "history": 33},
+    {"top_k": 40, "top_p": 0.9, "min_p": 0.01, "repetition_penalty": 1.3, "history": 300},
     {"top_k": 1},
+)
+# Whose tokens tell who may be drawn: many, nearly as probable as each other, or few of many rows.
+_FLAT: tuple[tuple[int, int, dict[str, Any]], ...] = (
+    (8, 1000, {"temperature": 30.0, "top_k": 5}),
+    (8, 1300, {"temperature": 30.0, "top_p": 0.3}),
+    (8, 1300, {"temperature": 30.0, "top_k": 90, "top_p": 0.4}),
+    (8, 1000, {"temperature": 30.0, "min_p": 0.85}),
+    (40, 5, {}),
+    (40, 6, {"top_p": 0.9, "repetition_penalty": 2.0, "history": 3}),
+    (40, 8, {"repetition_penalty": 2.0, "history": 2}),
+    (40, 8, {"top_k": 3, "repetition_penalty": 2.0, "history": 2}),
+    (8, 1024, {"top_k": 5, "repetition_penalty": 2.0, "history": 12}),
+    (40, 7, {"min_p": 0.1, "repetition_penalty": 0.5, "history": 3}),
+)
+_NEAR = ((2900, 0), (2901, 300), (2902, 0), (2903, 12), (3072, 12))  # columns, tokens so far
+# Of which the list of who may be drawn is as long as most of a row.
+_LISTED: tuple[dict[str, Any], ...] = (
+    {"top_k": 5},
+    {"top_p": 0.8},
+    {"top_k": 3000, "top_p": 0.9, "min_p": 0.01},
 )
 
 
@@ -81,8 +133,20 @@ def cases(row: KernelSpec | None) -> Iterator[SampleCase]:
             for columns in (1, 65, 4095 + i) if i % 2 else (63, 64, 1000):
                 problem = SampleProblem(1 + columns % 3, columns, dtype, **options)
                 yield SampleCase(problem, kernel="" if row is None else row.name)
-        if row is not None and dtype == "float32":
-            yield SampleCase(SampleProblem(2, 2100, dtype), kernel=row.name, near=True)
+        if row is None:
+            continue
+        for options in (*_OPTIONS[::2], *_OPTIONS[3::4]):
+            problem = SampleProblem(3, 1100 + len(options), dtype, **options)
+            yield SampleCase(problem, kernel=row.name, of="extreme")
+        for rows, columns, options in _FLAT:
+            yield SampleCase(SampleProblem(rows, columns, dtype, **options), kernel=row.name)
+        for options in _LISTED:
+            problem = SampleProblem(2, 4100, dtype, **options)
+            yield SampleCase(problem, kernel=row.name, of="alike")
+        for columns, history in _NEAR if dtype == "float32" else ():
+            options = {"repetition_penalty": 1.3, "history": history} if history else {}
+            problem = SampleProblem(2, columns, dtype, **options)
+            yield SampleCase(problem, kernel=row.name, of="near")
 
 
 def larger(on_gpu: bool) -> Iterator[SampleCase]:

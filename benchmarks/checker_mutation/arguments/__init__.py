@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from benchmarks.checker_mutation.arguments import attention, backward, decode, gemm, rows, triton
+from benchmarks.checker_mutation.arguments import (
+    attention,
+    backward,
+    decode,
+    gemm,
+    rows,
+    tokens,
+    triton,
+)
 
 ARGUMENTS = (
     *attention.ARGUMENTS,
@@ -10,5 +18,6 @@ ARGUMENTS = (
     *decode.ARGUMENTS,
     *gemm.ARGUMENTS,
     *rows.ARGUMENTS,
+    *tokens.ARGUMENTS,
     *triton.ARGUMENTS,
 )

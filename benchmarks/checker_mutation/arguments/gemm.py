@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from benchmarks.checker_mutation.stated import Stated
+from benchmarks.checker_mutation.stated import EVERY_ARCH, Stated
 
 _LATER_FRAGMENTS = (
     "the lanes that stay away have no result in this fragment, and so they have none in the later "
@@ -45,6 +45,7 @@ _WAITS = ("wait deleted", "wait weakened")
 
 _LARGE, _GFX942 = "gemm_nt_bf16_m32n32k2", ("gfx942",)
 _SMALL, _GFX950 = "gemm_nt_bf16_m16n16k1", ("gfx950",)
+_NORMED, _TILE = "gemm_nt_bf16_rms_m16n16k1", "gemm_nt_bf16_t256x256"
 
 # Stores of a row's columns one by one: the class, the store, and what follows the restored mask.
 _NEXT = """
@@ -81,6 +82,16 @@ def _columns(kernel: str, archs: tuple[str, ...], fragments: int) -> Iterator[St
 ARGUMENTS = (
     *_columns(_LARGE, _GFX942, fragments=2),
     *_columns(_SMALL, _GFX950, fragments=1),
+    *_columns(_NORMED, EVERY_ARCH, fragments=1),
+    Stated(
+        *(_TILE, "EXEC", _SAME_WORDS),
+        """
+          s_mov_b64 s[2], 0
+          s_cbranch_scc1
+        > s_and_saveexec_b64 s[2], vcc
+          s_cbranch_execz
+        """,
+    ),
     Stated(
         *(_LARGE, _WAITS, _FIRST_FRAGMENT_FIRST),
         """

@@ -333,6 +333,7 @@ def test_waits_before_others_are_told() -> None:
         ("global_store_dwordx4 v[2:3], v[4:7], off", "v_mov_b32_e32 v5, 0", 2),
         ("global_store_dwordx2 v[2:3], v[4:5], off", "v_mov_b32_e32 v5, 0", 0),
         ("s_mov_b32 m0, s4", "s_sendmsg sendmsg(MSG_INTERRUPT)", 1),
+        ("s_mov_b32 m0, s4", "v_writelane_b32 v0, s5, m0", 0),
         *(
             (f"v_mfma_f32_{shape} v[0:{n}], {ab}, {ab}, 0", "v_add_f32_e32 v20, v0, v0", states)
             for shape, n, ab, states in (
