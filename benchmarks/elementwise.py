@@ -1,12 +1,14 @@
 """Prints operations of rows that move or compute element by element beside their bar, modelled.
 
-    python -m benchmarks.elementwise OPERATION [--dtype bfloat16] [--every]
+    python -m benchmarks.elementwise OPERATION [--dtype bfloat16] [--every] [--triton]
                                      [--clock-mhz 2100] [--shapes SIZE,SIZE... ...]
 
 Caches are cold. The bar is a launch, 1.2 us, and every byte once at 0.95 of the rate at which the
 model copies (`hbm_rate` of the micro kernels); times count a launch as well. --every runs every
-kernel, and says how far the one that the plan takes is behind the fastest. Another architecture is
-that of AMDATTN_DEVICE, such as virtual:gfx950.
+kernel, and says how far the one that the plan takes is behind the fastest. --triton models Triton's
+kernels of the same operands (`triton_elementwise`) beside them, where there are any: layer
+normalisation and rotary embedding of x alone; it needs Triton, which compiles without a GPU.
+Another architecture is that of AMDATTN_DEVICE, such as virtual:gfx950.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from amdattn import virtual
 from amdattn.arrays.buffers import View
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.bench.clocks import clocks
+from amdattn.bench.kernels import Functions
 from amdattn.device import manifest, runtime
 from amdattn.op import launch
 from amdattn.op.plan import Operand
@@ -36,12 +39,17 @@ from benchmarks.performance_model.micro import hbm_rate
 
 _FIXED_US, _SHARE_OF_RATE = 1.2, 0.95
 _APART = 256
+_FLOATS = ("bfloat16", "float16", "float32")
+_FILLED = 1 << 20  # elements
 
 Sizes = tuple[int, ...]
 
 
 class Memory:
-    """Device memory for the largest plan; of what it holds only indices matter for the time."""
+    """Device memory for the largest plan. Numbers that are read are normally distributed.
+
+    Whether a mean is far from 0 decides about the time of normalisations, as indices do.
+    """
 
     def __init__(self, plans: list[Any]) -> None:
         most = max(
@@ -62,12 +70,24 @@ class Memory:
                 host = np.ascontiguousarray(spec.typical())
                 runtime.get().upload(at, host.ctypes.data, host.nbytes, 0)
                 runtime.synchronize()
+            elif spec.role == "in" and spec.dtype.name in _FLOATS:
+                _fill(at, spec)
             at += _room(spec)
         for region in plan.workspace.regions:
             runtime.get().clear(at, region.nbytes, 0)
             found[region.name] = Operand(at, {})
             at += _room(region)
         return found
+
+
+def _fill(at: int, spec: OperandSpec) -> None:
+    """The same numbers again and again."""
+    numbers = np.random.default_rng(0).standard_normal(_FILLED, np.float32)
+    part = numbers.astype(spec.dtype.numpy())
+    for begin in range(0, spec.nbytes, part.nbytes):
+        nbytes = min(part.nbytes, spec.nbytes - begin)
+        runtime.get().upload(at + begin, part.ctypes.data, nbytes, 0)
+    runtime.synchronize()
 
 
 def _room(spec: OperandSpec | Region) -> int:
@@ -82,6 +102,21 @@ def modelled_us(plan: Any, memory: Memory, clock_mhz: int, launch_us: float) -> 
         launch.run(prepared, operands, device, 0)
         runtime.synchronize()
     return sum(launch_us + one.cycles / clock_mhz for one in profile.launches)
+
+
+def triton_us(
+    problem: Any, operands: dict[str, Operand], clock_mhz: int, launch_us: float
+) -> float | None:
+    """The same of Triton's kernel; None: there is none of this problem."""
+    from benchmarks import triton_compiled
+
+    peer = triton_compiled.launch(problem, operands)
+    if peer is None:
+        return None
+    with virtual.profile(clock_mhz=clock_mhz) as profile:
+        peer.enqueue(Functions())
+        runtime.synchronize()
+    return launch_us + profile.launches[0].cycles / clock_mhz
 
 
 def _gated(dtype: str, shapes: list[Sizes]) -> Iterator[GatedProblem]:
@@ -142,6 +177,7 @@ def main() -> None:
     parser.add_argument("operation", choices=tuple(_PROBLEMS))
     parser.add_argument("--dtype", default="bfloat16")
     parser.add_argument("--every", action="store_true")
+    parser.add_argument("--triton", action="store_true")
     parser.add_argument("--clock-mhz", type=int, help="default: the device's greatest")
     parser.add_argument("--shapes", nargs="*", type=_shape, default=[])
     options = parser.parse_args()
@@ -152,7 +188,9 @@ def main() -> None:
     memory, launch_us = Memory(plans), clocks(props.architecture.name).launch_us
     rate = 1000 * hbm_rate(1, True, mhz=clock)
     print(f"us, modelled of {props.name} at {clock} MHz; copies at {rate:.0f} bytes/ns\n")
-    print("| problem | bar | modelled | of bar | TB/s |\n|---|--:|--:|--:|--:|")
+    heads = ["problem", "bar", "modelled", "of bar", "TB/s"]
+    heads += ["Triton", "TB/s", "Triton / ours"] if options.triton else []
+    print(f"| {' | '.join(heads)} |\n|---|{'--:|' * (len(heads) - 1)}")
     met = 0
     for problem in problems:
         found = operation.choices(problem, props, manifest.kernels())
@@ -166,6 +204,13 @@ def main() -> None:
         met += took <= bar
         line = f"| {problem.brief} | {bar:.2f} | {took:.2f} | {took / bar:.3f} "
         line += f"| {problem.nbytes / took / 1e6:.2f} |"
+        if options.triton:
+            theirs = triton_us(problem, memory.operands(plan), clock, launch_us)
+            line += (
+                f" {theirs:.2f} | {problem.nbytes / theirs / 1e6:.2f} | {theirs / took:.2f} |"
+                if theirs
+                else " | | |"
+            )
         if options.every:
             line += " " + ", ".join(f"{name}: {us:.2f}" for name, us in times.items())
         print(line, flush=True)

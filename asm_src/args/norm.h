@@ -5,12 +5,12 @@ typedef struct NormArgs {
   uint64_t x;         // [rows, columns], device address
   uint64_t residual;  // [rows, columns], or 0
   uint64_t weight;    // [columns], of the type of x or float32, as the kernel has it
-  uint64_t bias;      // as weight, or 0
+  uint64_t state;  // uint64 [2]: a seed, and an offset that a launch adds 1 to; 0: nothing is drawn
   int64_t x_stride;
   int64_t residual_stride;
   int32_t columns;
   int32_t rows;
-  uint64_t state;  // uint64 [2]: a seed, and an offset that a launch adds 1 to; 0: nothing is drawn
+  uint64_t bias;     // as weight, or 0
   uint64_t arrived;  // uint32, workgroups that know the state; 0 before and after
   uint64_t out;      // [rows, columns], of x's type, or of 8 bits
   uint64_t sum;      // [rows, columns], written if not 0

@@ -15,9 +15,13 @@
 //
 // 4 registers a chunk of x, of residual, and of weight, 8 of a weight of float32. Squares beyond
 // float32 make the mean infinite and the row 0, as they do in float32.
+#include "isa/uniform.h"
 #include "norm/outputs.h"
 #include "norm/sums.h"
+#include "norm/through.h"
 #include "norm/weight.h"
+
+#define INLINE __attribute__((always_inline))
 
 namespace {
 
@@ -36,6 +40,15 @@ using OfWeight = Row<true>;
 constexpr int kMinWaves = kWaves > 4 ? kWaves / 4 : 4;  // of a SIMD
 constexpr bool kLateWeight =
     kSteps * (2 * kRowSteps * sizeof(Part) + sizeof(Weight)) > 4 * (512 / kMinWaves * 2 / 3);
+
+constexpr int kStep = kRowLanes * CHUNK * 2;  // bytes
+
+// Loaded by here, and what was loaded before.
+[[maybe_unused]] __device__ __forceinline__ void wanted(const Weight& weight) {
+  uint32_t last;
+  __builtin_memcpy(&last, (const char*)&weight + sizeof weight - 4, 4);
+  touched(last);
+}
 
 // Of this lane, among the rows of its workgroup.
 __device__ __forceinline__ int row_of_lane() {
@@ -92,10 +105,20 @@ __device__ __forceinline__ void rms_norm(const RmsNormArgs& args, Local<f32x4>* 
     const OfRow out = outputs.out<OfRow>(row[r]), sum = outputs.sum<OfRow>(row[r]);
     const float factor = scale(over_row.end());
     if (first + r * kRowsAtOnce > last) continue;
-    for (int s = 0; s < kSteps; ++s) {
-      const Part y = Product(x[r][s], weight[s]).times(factor);
-      columns.template store<kResidual>(y, out, x[r][s], sum, s);
-    }
+    // Here before the first store: the counter of loads is that of stores, too.
+    constexpr bool kMay = kWhole && kRowLanes >= kWaveLanes && CHUNK == 8;
+    if constexpr (kMay) wanted(weight[kSteps - 1]);
+    through_or_not<kMay>(args.rows >= kRowsThrough<kColumns>, [&](auto through) INLINE {
+      for (int s = 0; s < kSteps; ++s) {
+        const Part y = Product(x[r][s], weight[s]).times(factor);
+        if constexpr (decltype(through)::value) {
+          store_through(y, out, s * kStep);
+          if constexpr (kResidual) store_through(x[r][s], sum, s * kStep);
+        } else {
+          columns.template store<kResidual>(y, out, x[r][s], sum, s);
+        }
+      }
+    });
   }
 }
 

@@ -7,6 +7,8 @@
 
 class Dropout {
  public:
+  __device__ __forceinline__ Dropout(const u32x4& state, uint32_t threshold, float kept)
+      : state_(state), threshold_(threshold), kept_(kept) {}
   // `state`: a seed and an offset, of which `behind` less counts.
   __device__ __forceinline__ Dropout(uint64_t state, uint32_t threshold, float kept,
                                      uint32_t behind = 0)
@@ -25,7 +27,15 @@ class Dropout {
   template <bool kWhole, int kWidth>
   __device__ __forceinline__ void operator()(f32x2 (&x)[Chunk<kWidth>::kPairs], uint32_t row,
                                              uint32_t column, int others) const {
-    const u32x4 words = philox(u32x4{column / 8, row, state_[2], state_[3]}, state_.xy);
+    drop<kWhole, kWidth>(x, words(row, column), column, others);
+  }
+  // What decides about the chunk at `column`.
+  __device__ __forceinline__ u32x4 words(uint32_t row, uint32_t column) const {
+    return philox(u32x4{column / 8, row, state_[2], state_[3]}, state_.xy);
+  }
+  template <bool kWhole, int kWidth>
+  __device__ __forceinline__ void drop(f32x2 (&x)[Chunk<kWidth>::kPairs], const u32x4& words,
+                                       uint32_t column, int others) const {
     if constexpr (kWidth == 1) {
       const uint32_t i = column % 8;
       const uint32_t low = i & 2 ? words[1] : words[0], high = i & 2 ? words[3] : words[2];

@@ -13,7 +13,7 @@ from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
 from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.layer_norm.problem import LayerNormProblem
-from amdattn.ops.norm.planning import distance, mismatches_of_rows
+from amdattn.ops.norm.planning import distance, goes_through, mismatches_of_rows
 
 NORM = "norm"  # of KernelSpec.op
 GRID = "tiles_of_rows"  # of KernelSpec.grid: x = ceil(rows / tile.rows)
@@ -22,7 +22,8 @@ ARRIVED = "arrived"  # a counter of workgroups that have read the state
 _COUNTER_BYTES = 4
 # Clk at the peak clock, near what the performance model of the virtual device gives.
 _TRIP_CLK = 600  # from the first load to the first result, without HBM's latency and arithmetic
-_CHUNK_CLK, _DRAWN_CLK, _NARROW_CLK = 600, 800, 350  # of the vector unit, for a chunk of a wave
+# Of the vector unit, for a chunk of a wave.
+_CHUNK_CLK, _RESIDUAL_CLK, _DRAWN_CLK, _NARROW_CLK = 330, 300, 350, 50
 _PARTIAL_CLK = 150  # where rows do not fill a kernel
 _WAVE_CLK = 150  # of sums over lanes and waves, of each wave
 
@@ -49,8 +50,10 @@ def cost_clk(kernel: KernelSpec, problem: LayerNormProblem, props: DeviceProps) 
     """Estimated clocks of a launch with cold caches, for a choice among those that take it."""
     arch, params = props.architecture, kernel.params
     waves = kernel.workgroup[0] / LANES_PER_WAVE
-    of_chunk = _CHUNK_CLK + _DRAWN_CLK * problem.draws + _NARROW_CLK * problem.narrow
-    of_chunk += _PARTIAL_CLK * (problem.columns < kernel.accepts["columns"][1])
+    of_chunk = _CHUNK_CLK + _RESIDUAL_CLK * problem.residual
+    of_chunk += _DRAWN_CLK * problem.draws + _NARROW_CLK * problem.narrow
+    most = kernel.accepts["columns"][1]
+    of_chunk += _PARTIAL_CLK * (problem.columns < most)
     vector: float = params["steps"] * of_chunk + _WAVE_CLK * (1 + math.log2(waves))
     count = workgroups(kernel, problem)
     of_cu = -(-count // props.num_cus)
@@ -59,9 +62,11 @@ def cost_clk(kernel: KernelSpec, problem: LayerNormProblem, props: DeviceProps) 
     hbm_bytes_per_clk = props.hbm_bytes_per_ns / props.peak_clock_ghz
     written = (problem.nbytes - problem.read_bytes) / hbm_bytes_per_clk
     at_the_end = min(written, arch.l2_bytes * props.num_xcds / hbm_bytes_per_clk)
+    if goes_through(kernel, problem.rows, problem.columns):
+        at_the_end = 0
     stream = problem.nbytes / hbm_bytes_per_clk - at_the_end
     fixed = arch.first_fetch_clk + props.hbm_latency_clk + _TRIP_CLK
-    slowest: float = max(shared, last, stream)
+    slowest: float = max(shared, last, stream) + max(shared, last) / 4  # HBM hides not all of it
     return fixed + slowest + at_the_end  # what the L2s hold is written then
 
 

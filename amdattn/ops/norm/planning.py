@@ -29,6 +29,7 @@ _WAVE_CLK, _ROW_CLK = 10, 93  # of a wave, and of each row that its lanes have o
 # Of the vector unit, for each chunk: its squares, its residual, what is written of it, its mask.
 _SQUARES_CLK, _RESIDUAL_CLK, _OUTPUT_CLK, _PARTIAL_CLK = 14, 194, 264, 183
 _LOAD_BYTES_PER_CLK = 65  # of a CU
+_THROUGH = 1 << 19  # elements from which on results go through the L2
 
 
 def mismatches_of_rows(
@@ -73,6 +74,13 @@ def grid(kernel: KernelSpec, problem: NormProblem) -> tuple[int, int, int]:
     return -(-problem.rows // tile["rows"]), -(-problem.columns // tile["columns"]), 1
 
 
+def goes_through(kernel: KernelSpec, rows: int, columns: int) -> bool:
+    """Whether results are stored through the L2, as asm_src/norm/through.h has it."""
+    tile, row_lanes = kernel.tile, kernel.params["row_lanes"]
+    is_whole = tile["columns"] == columns == kernel.accepts["columns"][1]
+    return is_whole and row_lanes >= LANES_PER_WAVE and rows * columns >= _THROUGH
+
+
 def cost_clk(kernel: KernelSpec, problem: NormProblem, props: DeviceProps) -> float:
     """Estimated clocks of a launch with cold caches, for a choice among those that take it."""
     tile, params, arch = kernel.tile, kernel.params, props.architecture
@@ -106,6 +114,8 @@ def cost_clk(kernel: KernelSpec, problem: NormProblem, props: DeviceProps) -> fl
     hbm_bytes_per_clk = props.hbm_bytes_per_ns / props.num_xcds / props.peak_clock_ghz
     written = rows * columns * (1 + residual) * problem.itemsize / props.num_xcds
     at_the_end = min(written, arch.l2_bytes) / hbm_bytes_per_clk
+    if goes_through(kernel, rows, columns):
+        at_the_end = 0
     stream = 2 * written / hbm_bytes_per_clk - at_the_end
     slowest: float = max(last, shared, stream)
     fixed = arch.first_fetch_clk + props.hbm_latency_clk + _TRIP_CLK
