@@ -331,9 +331,9 @@ def link(objects: Sequence[Path], library: Path) -> Path:
 def link_hsa_name(library: Path, named: Path, work_dir: Path) -> None:
     """Link what has the name of the HSA runtime, and nothing else, and needs one of the libraries.
 
-    Any of them: they have one name for the dynamic linker.
+    Any of them, whatever is in it: they have one name for the dynamic linker.
     """
-    if named.exists() and named.stat().st_mtime >= library.stat().st_mtime:
+    if named.exists():
         return
     empty = work_dir / "empty.cc"
     write_if_changed(empty, "")

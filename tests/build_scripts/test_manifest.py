@@ -139,10 +139,15 @@ def test_kernarg_offsets_are_those_the_kernel_reads(row: dict[str, Any]) -> None
     compile_text("\n".join(lines))
 
 
+def code_bytes(row: dict[str, Any]) -> int:
+    with (build.HSACO / row["file"]).open("rb") as file:
+        return int(ELFFile(file).get_section_by_name(".text").data_size)
+
+
 def test_products_fit_the_instruction_cache() -> None:
     # What is beyond it comes from memory in every launch.
     cache_bytes = 64 * 1024
-    sizes = {row["symbol"]: row["bytes"] for row in ROWS if row["op"] == "gemm_nt"}
+    sizes = {row["symbol"]: code_bytes(row) for row in ROWS if row["op"] == "gemm_nt"}
     assert sizes and {name: size for name, size in sizes.items() if size > cache_bytes} == {}
 
 

@@ -60,6 +60,15 @@ OWN: dict[str, dict[str, Any]] = {
     "ops.attention.problem.AttentionProblem": {"gaps": 0},
     # Whether one is given, not the array.
     "ops.quantize.problem.QuantizeProblem": {"scale": False},
+    # Of the numbers that a case has, not an array of scales.
+    **{
+        f"ops.{name}": {"scale": 1.0}
+        for name in (
+            *("layer_norm.cases.LayerNormCase", "norm.cases.NormCase"),
+            *("layer_norm_backward.cases.LayerNormBackwardCase",),
+            *("norm_backward.cases.NormBackwardCase",),
+        )
+    },
     "ops.attention.varlen_cost.best_cut": {"class_log2": 0},
     "ops.attention_backward.splitting.Splits": {
         **{"heads": 1, "rows": 1, "whole_blocks": 0, "whole_rows": -1},

@@ -167,9 +167,15 @@ def test_unknown_class() -> None:
 
 def test_a_campaign_that_cannot_run_reports_nothing() -> None:
     """A worker's own failure must not count as a mutant that was noticed."""
-    subject = dataclasses.replace(range_copy(), cases=())
+    case = dataclasses.replace(range_copy().cases[0], pointers=((0, 9),))  # no such buffer
+    subject = dataclasses.replace(range_copy(), cases=(case,))
     with pytest.raises(CampaignError, match="IndexError"):
         list(run([Task(0, 0, subject.image, (0,))], [subject], {}, 1, 60.0))
+
+
+def test_a_kernel_without_launches_is_no_subject() -> None:
+    with pytest.raises(ValueError, match=r"^range_copy: there must be a launch of it"):
+        dataclasses.replace(range_copy(), cases=())
 
 
 def test_process_that_works_too_long_is_ended() -> None:
