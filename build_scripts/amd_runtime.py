@@ -27,6 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "build" / "amd_runtime"
 PACKAGE = "libamdhip64-7"
 LIBRARY = "libamdhip64.so.7"
+CANNOT_BE_HAD = 3  # exit status
+_PACKAGES = "packages.json"  # written last: without it a folder is not whole
 _MIRROR = "http://deb.debian.org/debian"
 _SUITES = ("experimental", "sid")
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
@@ -51,10 +53,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=TARGET, help="default: build/amd_runtime")
     arguments = parser.parse_args()
+    arguments.out = arguments.out.resolve()
     try:
         packages = bring(arguments.out)
     except AmdRuntimeError as error:
-        sys.exit(f"AMD's HIP runtime cannot be had here: {error}")
+        print(f"AMD's HIP runtime cannot be had here: {error}", file=sys.stderr)
+        sys.exit(CANNOT_BE_HAD)
     for name, facts in packages.items():
         print(f"{name} {facts['version']}")
     print(f"{python_of(arguments.out)} runs on it with AMDATTN_RUNTIME=amd:{arguments.out / 'lib'}")
@@ -67,6 +71,8 @@ def python_of(target: Path) -> Path:
 
 def bring(target: Path) -> dict[str, dict[str, str]]:
     """Make `target` anew; returns the version and the SHA-256 of each package."""
+    if target.exists() and any(target.iterdir()) and not _is_ours(target):
+        raise ValueError(f"--out={target} must be empty, or what this script made")
     for program in ("apt-get", "dpkg-deb"):
         if shutil.which(program) is None:
             raise AmdRuntimeError(f"there is no {program}")
@@ -83,10 +89,20 @@ def bring(target: Path) -> dict[str, dict[str, str]]:
         }
     _gather(target)
     _make_python(target)
-    (target / "packages.json").write_text(json.dumps(packages, indent=1) + "\n")
     shutil.rmtree(target / "root")
     shutil.rmtree(target / "apt")
+    (target / _PACKAGES).write_text(json.dumps(packages, indent=1) + "\n")
     return packages
+
+
+def is_whole(target: Path) -> bool:
+    """Whether a runtime was brought to its end."""
+    return (target / _PACKAGES).is_file()
+
+
+def _is_ours(target: Path) -> bool:
+    """Also of a folder that was left half-way."""
+    return is_whole(target) or (target / "apt").is_dir() or target == TARGET
 
 
 def _download(apt: Path) -> list[Path]:

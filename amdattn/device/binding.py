@@ -72,10 +72,11 @@ def check_request(request: str) -> str:
 
 
 def check_runtime(runtime: str) -> str:
-    """Return `runtime` if it is "amdattn", "amd" or "amd:FOLDER", else raise ValueError."""
-    if runtime not in ("amdattn", _AMD) and not runtime.startswith(f"{_AMD}:"):
+    """Return "amdattn", "amd", or "amd:" with an absolute folder; else raise ValueError."""
+    kind, _, folder = runtime.partition(":")
+    if runtime not in ("amdattn", _AMD) and not (kind == _AMD and folder):
         raise ValueError(f"runtime {runtime!r} must be amdattn, amd or amd:FOLDER")
-    return runtime
+    return f"{_AMD}:{os.path.abspath(folder)}" if folder else runtime
 
 
 def is_what_was_asked(request: str, bound: props.DeviceProps) -> bool:
@@ -106,7 +107,7 @@ def choose(request: str, hip_python_default: str, runtime: str = "amdattn") -> C
         missing.
     """
     check_request(request)
-    check_runtime(runtime)
+    runtime = check_runtime(runtime)
     if request.startswith(_VIRTUAL):
         name = request.removeprefix(_VIRTUAL)
         plays = products.of_arch(name).name if name in ARCHITECTURES else name

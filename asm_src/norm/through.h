@@ -1,6 +1,7 @@
 // Where results go. Through the L2 they are in HBM sooner than what it writes back when a launch
 // ends, but each store takes longer: few rows are faster without.
 #pragma once
+#include "isa/ordered_through.h"
 #include "norm/columns.h"
 
 template <bool kValue>
@@ -25,6 +26,6 @@ __device__ __forceinline__ void through_or_not(bool is_through, const F& f) {
 template <int kWidth, class R>
 __device__ __forceinline__ void store_through(const Chunk<kWidth>& chunk, const R& row, int byte) {
   static_assert(kWidth == 8);
-  ordered::global_store_dwordx4_sc1(row.first + byte, Lane::in_workgroup() * sizeof chunk.bits,
-                                    chunk.bits);
+  ordered::global_store_dwordx4_sc1_done(row.first + byte, Lane::in_workgroup() * sizeof chunk.bits,
+                                         chunk.bits);
 }

@@ -3,6 +3,7 @@
 #include <array>
 #include <mutex>
 
+#include "arch/played.h"
 #include "arch/processors.h"
 
 namespace vdev {
@@ -72,6 +73,12 @@ bool play(const Machine& machine) {
   if (state.exists) return false;
   state.machine = machine;
   return true;
+}
+
+bool is_machine_decided() {
+  Played& state = played();
+  std::lock_guard lock(state.mutex);
+  return state.exists || state.machine.has_value();
 }
 
 Machine played_machine() {

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "check/hazards.h"
 #include "core/test_machine.h"
@@ -25,7 +26,7 @@ size_t copy_out(const std::string& text, char* out, size_t out_bytes) {
 // longest wait reaches.
 class Walker {
  public:
-  explicit Walker(std::span<const u32> words) : report_(code_, 0) {
+  explicit Walker(std::span<const u32> words) : report_(code_, 0), without_lanes_(code_, 0) {
     code_.set = &instruction_set(test_processor());
     for (size_t i = 0; i < words.size(); ++i) {
       Inst inst = decode(words.subspan(i), *code_.set).inst;
@@ -37,13 +38,21 @@ class Walker {
     wave_->workgroup = &workgroup_;
   }
 
-  void walk_all() { walk(Hazards(), 0, code_.insts.size(), 0); }
-  std::vector<Finding> take() { return report_.take(); }
+  void walk_all() { walk(Hazards(), 0, code_.insts.size(), 0, false); }
+  std::vector<Finding> take() {
+    // Where no lane is on, a VALU writes no data of a store, and to turn one on takes as long as
+    // the rule asks for.
+    for (Finding& finding : without_lanes_.take())
+      if (finding.message.find("wide-store-valu") == std::string::npos)
+        report_.insert(std::move(finding));
+    return report_.take();
+  }
 
  private:
   static constexpr int kMaxBranches = 3;  // on one way
 
-  void walk(Hazards hazards, size_t at, size_t instructions, int branches) {
+  // `no_lanes`: s_cbranch_execz has led here, and no instruction has written EXEC since.
+  void walk(Hazards hazards, size_t at, size_t instructions, int branches, bool no_lanes) {
     for (; at < code_.insts.size() && instructions > 0; --instructions) {
       const Inst& inst = code_.insts[at];
       if (!inst.row) {  // padding, data
@@ -51,11 +60,14 @@ class Walker {
         ++at;
         continue;
       }
-      hazards.step({*wave_, inst, register_use(inst), nullptr, order_, report_});
+      Report& report = no_lanes ? without_lanes_ : report_;
+      hazards.step({*wave_, inst, register_use(inst), nullptr, order_, report});
+      if (inst.row->effects & kWritesExec) no_lanes = false;
       at += inst.size;
       const bool jumps = inst.row->effects & kBranch;
       if (jumps && inst.encoding == Format::kSopp && branches < kMaxBranches)
-        walk(hazards, at + static_cast<size_t>(i64{inst.imm}), kMaxHazardWait + 1, branches + 1);
+        walk(hazards, at + static_cast<size_t>(i64{inst.imm}), kMaxHazardWait + 1, branches + 1,
+             inst.row->name == std::string_view("s_cbranch_execz"));
       if ((jumps && !inst.row->is(Trait::kConditional)) || inst.row->effects & kEndsProgram) {
         if (branches > 0) return;
         hazards.reset();
@@ -64,7 +76,7 @@ class Walker {
   }
 
   DecodedCode code_;
-  Report report_;
+  Report report_, without_lanes_;
   Workgroup workgroup_;
   std::unique_ptr<Wave> wave_ = std::make_unique<Wave>();
   MemoryOrder order_;

@@ -1,6 +1,5 @@
 #include "hip/runtime.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 
 #include <algorithm>
@@ -50,14 +49,6 @@ hipError_t error_of(FaultKind fault) {
       return hipErrorLaunchFailure;
   }
   return hipErrorLaunchFailure;
-}
-
-// Streams have threads, whose code must not be unmapped by a dlclose().
-void keep_library_loaded() {
-  Dl_info self{};
-  if (dladdr(reinterpret_cast<const void*>(&instance), &self) != 0) {
-    dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
-  }
 }
 
 }  // namespace

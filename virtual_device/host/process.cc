@@ -1,5 +1,7 @@
 #include "host/process.h"
 
+#include <dlfcn.h>
+
 namespace vdev {
 namespace {
 
@@ -77,21 +79,28 @@ bool Process::set_option(std::string_view key, u64 value) {
 
 void Process::set_checking(bool on) {
   if (on == checking) return;
-  checking = on;
   if (on) {
     checks.reset();  // before its successor watches the same memory
     checks = std::make_unique<CheckSession>(device.memory(), check_options);
   } else {
     checks->stop();
   }
+  checking = on;
   device.set_observer(on ? &CheckSession::observe : nullptr, checks.get());
 }
 
 void Process::set_timing(bool on) {
   if (on == timing) return;
-  timing = on;
   if (on) timings = std::make_unique<timing::Session>(device.machine(), timing_options);
+  timing = on;
   device.set_executor(on ? &timing::Session::execute : nullptr, timings.get());
+}
+
+void keep_library_loaded() {
+  Dl_info self{};
+  if (dladdr(reinterpret_cast<const void*>(&Process::get), &self) != 0) {
+    dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+  }
 }
 
 }  // namespace vdev

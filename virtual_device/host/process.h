@@ -2,6 +2,7 @@
 // model. Both faces, the HIP runtime's ABI and the HSA runtime's, stand on it.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -33,12 +34,12 @@ class Process {
   CheckOptions check_options;
   // The present session, or the last one: its findings outlive it.
   std::unique_ptr<CheckSession> checks;
-  bool checking = false;
+  std::atomic<bool> checking{false};
 
   void set_timing(bool on);
   timing::Options timing_options;
   std::unique_ptr<timing::Session> timings;
-  bool timing = false;
+  std::atomic<bool> timing{false};
 
  private:
   Process() = default;
@@ -46,5 +47,8 @@ class Process {
   mutable std::mutex mutex_;  // guards `drains_`
   std::vector<std::function<void()>> drains_;
 };
+
+// Keeps the library mapped, whose code detached threads run, when somebody closes it.
+void keep_library_loaded();
 
 }  // namespace vdev

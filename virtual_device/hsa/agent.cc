@@ -185,7 +185,7 @@ Status gpu_info(System& system, u32 attribute, void* value) {
     case kNumXcc:
       return whole(machine.num_xcds);
     case kDriverUid:
-      return answer(value, u64{1});
+      return whole(1);
     case kNearestCpu:
       return answer(value, Agent{kCpuAgent});
     case kMemoryProperties:

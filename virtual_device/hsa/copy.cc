@@ -22,12 +22,16 @@ class CopyEngine {
   explicit CopyEngine(System& system) : system_(system) {}
 
   void submit(PendingCopy copy) {
-    std::lock_guard lock(mutex_);
-    pending_.push_back(std::move(copy));
-    if (!has_thread_) {
-      has_thread_ = true;
-      std::thread([this] { main(); }).detach();
+    {
+      std::lock_guard lock(mutex_);
+      if (!has_thread_) {
+        std::thread([this] { main(); }).detach();
+        has_thread_ = true;
+      }
+      pending_.push_back(std::move(copy));
+      system_.num_copies.fetch_add(1);
     }
+    has_copies_.notify_one();
     system_.signals.notify();
   }
 
@@ -50,6 +54,10 @@ class CopyEngine {
 
   void main() {
     for (;;) {
+      {
+        std::unique_lock lock(mutex_);
+        has_copies_.wait(lock, [&] { return !pending_.empty(); });
+      }
       std::optional<PendingCopy> found;
       system_.signals.wait([&] { return (found = take()).has_value(); });
       const u64 start = system_.now_ns();
@@ -58,18 +66,20 @@ class CopyEngine {
       if (result.fault != FaultKind::kNone) {
         std::fprintf(stderr, "amdattn: %s\n", result.report.c_str());
         if (done != nullptr) system_.signals.store(*done, -1);  // as the specification has it
-        continue;
+      } else if (done != nullptr) {
+        done->start_ts = start;
+        done->end_ts = std::max(start + 1, system_.now_ns());
+        system_.signals.add(*done, -1);
       }
-      if (done == nullptr) continue;
-      done->start_ts = start;
-      done->end_ts = std::max(start + 1, system_.now_ns());
-      system_.signals.add(*done, -1);
+      system_.num_copies.fetch_sub(1);
+      system_.signals.notify();
     }
   }
 
   System& system_;
   std::mutex mutex_;
   std::deque<PendingCopy> pending_;
+  std::condition_variable has_copies_;
   bool has_thread_ = false;
 };
 

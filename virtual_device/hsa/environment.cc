@@ -1,12 +1,14 @@
 #include "hsa/environment.h"
 
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 
+#include "arch/played.h"
 #include "hsa/system.h"
 
 namespace vdev::hsa {
@@ -16,6 +18,7 @@ constexpr std::string_view kVirtual = "virtual:";
 
 // Files that are written when the process ends; "" for none.
 std::string findings_file, profiles_file;
+constexpr auto kExitPatience = std::chrono::seconds(10);
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -38,7 +41,13 @@ void write_file(const std::string& path, const std::string& text) {
 }
 
 void write_results() {
-  Process& process = Process::get();
+  System* const system = System::get();
+  if (system == nullptr) return;  // in a fork, whose parent writes them
+  Process& process = system->process;
+  if (!system->drain_for(kExitPatience)) {
+    std::fprintf(stderr, "amdattn: the process ends while launches run; they are left out\n");
+    return;
+  }
   if (!findings_file.empty() && process.checks) {
     write_file(findings_file, process.checks->take_json());
   }
@@ -47,23 +56,33 @@ void write_results() {
   }
 }
 
-void set_options(Process& process, std::string_view options) {
+// What begins a session comes last: it takes the options as they are.
+bool begins_session(std::string_view key) { return key == "check" || key == "timing"; }
+
+void set_options(Process& process, std::string_view options, bool of_sessions) {
   while (!options.empty()) {
     const std::string_view one = options.substr(0, options.find(','));
     options.remove_prefix(std::min(options.size(), one.size() + 1));
     const size_t equal = one.find('=');
     u64 value = 0;
     const char* const end = one.data() + one.size();
-    const bool known = equal != one.npos &&
-                       std::from_chars(one.data() + equal + 1, end, value).ptr == end &&
-                       process.set_option(one.substr(0, equal), value);
-    if (!known) throw std::runtime_error("AMDATTN_OPTIONS: no such option: " + std::string(one));
+    bool known = equal != one.npos;
+    if (known) {
+      if (begins_session(one.substr(0, equal)) != of_sessions) continue;
+      const auto parsed = std::from_chars(one.data() + equal + 1, end, value);
+      known = parsed.ec == std::errc{} && parsed.ptr == end &&
+              process.set_option(one.substr(0, equal), value);
+    }
+    if (!known) {
+      throw std::runtime_error("AMDATTN_OPTIONS: no such option or value: " + std::string(one));
+    }
   }
 }
 
 }  // namespace
 
 void choose_device() {
+  if (is_machine_decided()) return;
   const std::string request = variable("AMDATTN_DEVICE");
   if (request.empty() || request == "auto") return;
   std::string_view name = request;
@@ -73,9 +92,9 @@ void choose_device() {
   play(*machine);
 }
 
-void watch_by_environment(System& system) {
-  Process& process = system.process;
-  set_options(process, variable("AMDATTN_OPTIONS"));
+void watch_by_environment(Process& process) {
+  const std::string options = variable("AMDATTN_OPTIONS");
+  for (const bool of_sessions : {false, true}) set_options(process, options, of_sessions);
   findings_file = variable("AMDATTN_FINDINGS");
   profiles_file = variable("AMDATTN_PROFILES");
   if (!findings_file.empty()) process.set_checking(true);

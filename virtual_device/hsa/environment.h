@@ -1,16 +1,18 @@
 // What the environment says: which device, and whether checked mode or the model watches it.
 #pragma once
 
+namespace vdev {
+class Process;
+}
+
 namespace vdev::hsa {
 
-class System;
-
-// AMDATTN_DEVICE names the device, unless the process has one already. Throws std::runtime_error
-// where there is no such device.
+// AMDATTN_DEVICE names the device, unless somebody has said before what it is. Throws
+// std::runtime_error where there is no such device.
 void choose_device();
 
 // AMDATTN_FINDINGS and AMDATTN_PROFILES name files; what was found until the process ends is
 // written there, as JSON. AMDATTN_OPTIONS sets options of the library: "seed=3,clock_mhz=2100".
-void watch_by_environment(System& system);
+void watch_by_environment(Process& process);
 
 }  // namespace vdev::hsa

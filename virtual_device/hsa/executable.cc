@@ -147,7 +147,7 @@ HSA_API hsa_executable_load_agent_code_object(Executable executable, Agent agent
     add_symbols(program);
     std::lock_guard lock(system.code_mutex);
     for (const Kernel& kernel : program.code->kernels()) {
-      system.dispatchable[kernel.descriptor_address] = {program.code, &kernel};
+      system.dispatchable[kernel.descriptor_address] = {program.code, &kernel, {}};
     }
     if (loaded != nullptr) *loaded = {executable.handle};
     return kSuccess;

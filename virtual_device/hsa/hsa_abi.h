@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/launch_state.h"
 #include "core/types.h"
 
 namespace vdev::hsa {
@@ -86,21 +87,21 @@ struct alignas(64) QueueBlock {
   u64 max_legacy_doorbell_dispatch_id_plus_1;
   u32 legacy_doorbell_lock, reserved2[9];
   u64 read_dispatch_id;
-  u32 rest[2 * 30 + 4 * 128];
+  u32 rest[30 + 4 * 128];
 };
 static_assert(offsetof(QueueBlock, write_dispatch_id) == 56);
 static_assert(offsetof(QueueBlock, group_segment_aperture_base_hi) == 64);
 static_assert(offsetof(QueueBlock, read_dispatch_id) == 128);
+static_assert(sizeof(QueueBlock) == 2304);
 
 enum PacketType : u32 {
   kVendorSpecific = 0,
   kInvalid = 1,
   kKernelDispatch = 2,
   kBarrierAnd = 3,
-  kAgentDispatch = 4,
   kBarrierOr = 5,
 };
-inline constexpr u32 kQueueMulti = 0, kQueueSingle = 1, kQueueCooperative = 2;
+inline constexpr u32 kQueueCooperative = 2;
 inline constexpr u8 kBarrierValueFormat = 2;  // of vendor packets
 
 struct DispatchPacket {  // hsa_kernel_dispatch_packet_t
@@ -126,7 +127,6 @@ struct BarrierValuePacket {  // hsa_amd_barrier_value_packet_t
   u64 reserved3, reserved4;
   Signal completion_signal;
 };
-inline constexpr u32 kPacketBytes = 64;
 static_assert(sizeof(DispatchPacket) == kPacketBytes && sizeof(BarrierPacket) == kPacketBytes &&
               sizeof(BarrierValuePacket) == kPacketBytes);
 
@@ -141,7 +141,7 @@ struct LinkInfo {  // hsa_amd_memory_pool_link_info_t
   bool atomic_support_32bit, atomic_support_64bit, coherent_support;
   u32 link_type, numa_distance;
 };
-inline constexpr u32 kLinkPcie = 2, kLinkXgmi = 4;
+inline constexpr u32 kLinkPcie = 2;
 
 enum PointerType : u32 { kPointerUnknown = 0, kPointerHsa = 1, kPointerLocked = 2 };
 struct PointerInfo {  // hsa_amd_pointer_info_t

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/safe_read.h"
 #include "core/transfer.h"
 #include "hsa/api.h"
 
@@ -9,7 +10,8 @@ namespace vdev::hsa {
 namespace {
 
 constexpr u64 kGranule = 4096;
-constexpr u32 kHostBytesKnown = 0;  // of link bandwidths: nothing is said
+constexpr u64 kCpuBytes = u64{1} << 40;  // more than any host has
+constexpr u32 kNumaDistance = 20;        // of PCIe, as the kernel driver says it
 
 struct PoolFacts {
   u64 handle, agent;
@@ -32,7 +34,7 @@ const PoolFacts& facts_of(Pool pool) {
 
 u64 bytes_of(const System& system, const PoolFacts& pool) {
   if (pool.segment == kSegmentGroup) return system.device.limits().lds_bytes;
-  return pool.agent == kGpuAgent ? system.memory.capacity() : u64{1} << 40;
+  return pool.agent == kGpuAgent ? system.memory.capacity() : kCpuBytes;
 }
 
 bool is_agent(Agent agent) { return agent.handle == kCpuAgent || agent.handle == kGpuAgent; }
@@ -40,12 +42,15 @@ bool is_agent(Agent agent) { return agent.handle == kCpuAgent || agent.handle ==
 // Host memory has its own address on the device.
 Status lock(System& system, void* host, size_t bytes, void** device) {
   require(host != nullptr && bytes != 0 && device != nullptr);
+  require(is_accessible(host, bytes, HostAccess::kWrite));
   const u64 address = reinterpret_cast<u64>(host);
-  const auto allocation = system.memory.find(address);
-  if (!allocation || allocation->kind != MemoryKind::kHost) {
-    require(system.memory.borrow(address, bytes), kOutOfResources);
+  if (system.memory.borrow(address, bytes)) {  // again and overlapping, too
     std::lock_guard guard(system.locks_mutex);
     system.locks.emplace(address, bytes);
+  } else {  // of a pool of the CPU, which the device sees already
+    const auto allocation = system.memory.find(address);
+    require(allocation && allocation->kind == MemoryKind::kHost &&
+            allocation->contains(address, bytes));
   }
   *device = host;
   return kSuccess;
@@ -120,18 +125,13 @@ HSA_API hsa_amd_agent_memory_pool_get_info(Agent agent, Pool handle, u32 attribu
                                   : pool.agent == kCpuAgent ? kDisallowedByDefault
                                                             : kNeverAllowed);
       case pool_info::kNumLinkHops:
-        return answer(value, u32{!own});
+        return answer(value, u32{!own && pool.agent == kCpuAgent});
       case pool_info::kLinkInfo: {
         if (own) return kSuccess;
-        const LinkInfo link{kHostBytesKnown,
-                            kHostBytesKnown,
-                            kHostBytesKnown,
-                            kHostBytesKnown,
-                            true,
-                            true,
-                            true,
-                            kLinkPcie,
-                            20};
+        LinkInfo link{};  // neither latency nor bandwidth is said
+        link.atomic_support_32bit = link.atomic_support_64bit = link.coherent_support = true;
+        link.link_type = kLinkPcie;
+        link.numa_distance = kNumaDistance;
         return answer(value, link);
       }
     }
@@ -214,12 +214,15 @@ HSA_API hsa_amd_pointer_info(const void* pointer, PointerInfo* info, void* (*all
       found.global_flags = device ? kCoarseGrained : kFineGrained;
       found.registered = true;
     }
-    std::memcpy(info, &found, std::min<size_t>(info->size, sizeof found));
-    if (allocate != nullptr && num_agents != nullptr && agents != nullptr) {
-      *num_agents = allocation ? 1 : 0;
+    found.size = std::min(info->size, found.size);
+    std::memcpy(info, &found, found.size);
+    if (allocation && allocate != nullptr && num_agents != nullptr && agents != nullptr) {
       *agents = static_cast<Agent*>(allocate(sizeof(Agent)));
       require(*agents != nullptr, kOutOfResources);
       (*agents)[0] = {kGpuAgent};
+      *num_agents = 1;
+    } else if (num_agents != nullptr) {
+      *num_agents = 0;
     }
     return kSuccess;
   });

@@ -41,15 +41,22 @@ u32 packet_type(u16 header) { return header & 0xff; }
 
 // A kernel with as much scratch as the packet says, where that is more than the descriptor does:
 // the depth of its calls is not known.
-const Kernel* with_scratch_of(System& system, const Kernel* kernel, u32 bytes) {
-  if (bytes <= kernel->scratch_bytes) return kernel;
-  auto& copy = system.with_scratch[{kernel, bytes}];
-  if (copy == nullptr) {
-    copy = std::make_unique<Kernel>(*kernel);
-    copy->scratch_bytes = bytes;
+std::shared_ptr<const Kernel> kernel_of(Dispatchable& found, u32 scratch_bytes) {
+  if (scratch_bytes <= found.kernel->scratch_bytes) return {found.code, found.kernel};
+  auto& kernel = found.with_scratch[scratch_bytes];
+  if (kernel == nullptr) {
+    auto copy = std::make_shared<Kernel>(*found.kernel);
+    copy->scratch_bytes = scratch_bytes;
+    kernel = std::move(copy);
   }
-  return copy.get();
+  return kernel;
 }
+
+// A launch, and what keeps its kernel.
+struct Dispatch {
+  Launch launch;
+  std::shared_ptr<const Kernel> kernel;
+};
 
 std::string text_of(const char* format, auto... values) {
   char text[256];
@@ -58,8 +65,10 @@ std::string text_of(const char* format, auto... values) {
 }
 
 // The launch that a packet asks for; what is wrong with it in `wrong`.
-std::optional<Launch> launch_of(System& system, const DispatchPacket& packet, std::string& wrong) {
-  Launch launch;
+std::optional<Dispatch> launch_of(System& system, const DispatchPacket& packet,
+                                  std::string& wrong) {
+  Dispatch dispatch;
+  Launch& launch = dispatch.launch;
   {
     std::lock_guard lock(system.code_mutex);
     const auto it = system.dispatchable.find(packet.kernel_object);
@@ -69,7 +78,8 @@ std::optional<Launch> launch_of(System& system, const DispatchPacket& packet, st
       return std::nullopt;
     }
     launch.code = it->second.code;
-    launch.kernel = with_scratch_of(system, it->second.kernel, packet.private_segment_size);
+    dispatch.kernel = kernel_of(it->second, packet.private_segment_size);
+    launch.kernel = dispatch.kernel.get();
   }
   const Kernel& kernel = *launch.kernel;
   const u32 dimensions = packet.setup & 3;
@@ -90,6 +100,13 @@ std::optional<Launch> launch_of(System& system, const DispatchPacket& packet, st
     return std::nullopt;
   }
   launch.num_workgroups = {grid.x / size.x, grid.y / size.y, grid.z / size.z};
+  const u64 most = std::min(system.device.limits().workgroup_lanes, kernel.max_workgroup_size);
+  if (size.count() > most) {
+    wrong = text_of("a workgroup of %llu lanes, of which the kernel takes %llu",
+                    static_cast<unsigned long long>(size.count()),
+                    static_cast<unsigned long long>(most));
+    return std::nullopt;
+  }
   if (packet.group_segment_size < kernel.lds_bytes) {
     wrong = text_of("%u bytes of LDS, of which the kernel alone has %u", packet.group_segment_size,
                     kernel.lds_bytes);
@@ -108,7 +125,7 @@ std::optional<Launch> launch_of(System& system, const DispatchPacket& packet, st
     }
     std::memcpy(launch.kernarg.data(), segment->host(packet.kernarg_address), kernel.kernarg_bytes);
   }
-  return launch;
+  return dispatch;
 }
 
 bool is_zero(const System& system, Signal signal) {
@@ -164,9 +181,14 @@ void Queue::ring() {
   rung_.notify_one();
 }
 
-void Queue::drain() {
+bool Queue::drain(Signals::Clock::time_point deadline) {
   std::unique_lock lock(mutex_);
-  idle_changed_.wait(lock, [&] { return idle_ || ended_ || failed_; });
+  return idle_changed_.wait_until(lock, deadline, [&] { return idle_ || ended_ || failed_; });
+}
+
+bool Queue::on_own_thread() {
+  std::lock_guard lock(mutex_);
+  return thread_ == std::this_thread::get_id();
 }
 
 void Queue::close() {
@@ -179,6 +201,7 @@ void Queue::close() {
 
 void Queue::main() {
   std::unique_lock lock(mutex_);
+  thread_ = std::this_thread::get_id();
   u64 seen = 0;
   while (!closing_) {
     if (seen == num_rings_) {
@@ -206,7 +229,11 @@ bool Queue::process_next() {
   if (packet_type(std::atomic_ref(header).load(std::memory_order_acquire)) == kInvalid) {
     return false;
   }
-  process(packet, index);
+  try {
+    process(packet, index);
+  } catch (const std::bad_alloc&) {
+    fail(kOutOfResources, "no host memory for a packet");
+  }
   if (failed_) return false;
   std::atomic_ref(header).store(kInvalid, std::memory_order_release);
   std::atomic_ref(b.read_dispatch_id).store(index + 1, std::memory_order_release);
@@ -273,10 +300,10 @@ void Queue::process(std::byte* packet, u64 index) {
 void Queue::dispatch(const DispatchPacket& packet, u64 address) {
   const u64 start = system_.now_ns();
   std::string wrong;
-  auto launch = launch_of(system_, packet, wrong);
-  if (!launch) return fail(kInvalidPacketFormat, "a dispatch is refused: " + wrong);
-  launch->queued = {address, packet.kernarg_address, places_.block.base};
-  const LaunchResult result = system_.device.execute(*launch);
+  auto dispatch = launch_of(system_, packet, wrong);
+  if (!dispatch) return fail(kInvalidPacketFormat, "a dispatch is refused: " + wrong);
+  dispatch->launch.queued = {address, packet.kernarg_address, places_.block.base};
+  const LaunchResult result = system_.device.execute(dispatch->launch);
   if (result.fault != FaultKind::kNone) return fail(status_of(result.fault), result.report);
   finish(packet.completion_signal, start);
 }
@@ -310,7 +337,8 @@ HSA_API hsa_queue_create(Agent agent, u32 num_packets, u32 type, QueueErrorHandl
                          void* data, u32, u32, QueueHeader** queue) {
   return api([&](System& system) {
     require(agent.handle == kGpuAgent, kInvalidAgent);
-    require(queue != nullptr && std::has_single_bit(num_packets) && type <= kQueueCooperative);
+    require(queue != nullptr && std::has_single_bit(num_packets));
+    require(type <= kQueueCooperative, kInvalidQueueCreation);
     Queue::Places places;
     const auto place = [&](u64 bytes) {
       const auto found = system.memory.allocate(bytes, MemoryKind::kHost, 0, Fill::kZero);
@@ -334,12 +362,16 @@ HSA_API hsa_queue_create(Agent agent, u32 num_packets, u32 type, QueueErrorHandl
 
 HSA_API hsa_queue_destroy(QueueHeader* handle) {
   return api([&](System& system) {
-    const auto queue = find_queue(system, handle);
-    queue->close();
+    std::shared_ptr<Queue> queue;
     {
       std::lock_guard lock(system.queues_mutex);
-      system.queues.erase(reinterpret_cast<u64>(handle));
+      const auto it = system.queues.find(reinterpret_cast<u64>(handle));
+      require(it != system.queues.end(), kInvalidQueue);
+      queue = it->second;
+      require(!queue->on_own_thread(), kInvalidQueue);  // its error handler cannot end it
+      system.queues.erase(it);
     }
+    queue->close();
     const Queue::Places& places = queue->places();
     system.signals.destroy({reinterpret_cast<u64>(places.doorbell)});
     system.memory.free(places.ring.base);

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <thread>
 
 #include "hsa/system.h"
 
@@ -26,8 +27,10 @@ class Queue : public std::enable_shared_from_this<Queue> {
 
   void start();  // its thread
   void ring();   // the doorbell: packets up to the first invalid one are ready
-  void drain();  // waits until nothing is left to do
+  // Waits until nothing is left to do; false: the deadline came first.
+  bool drain(Signals::Clock::time_point deadline);
   void close();  // waits for the packet that is being processed
+  bool on_own_thread();
 
  private:
   void main();
@@ -47,6 +50,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
   std::condition_variable rung_, idle_changed_;
   u64 num_rings_ = 0;
   bool idle_ = true, ended_ = false;
+  std::thread::id thread_;
   std::atomic<bool> closing_{false}, failed_{false};
 };
 

@@ -12,12 +12,15 @@ void store_signal(Signal signal, SignalValue value) {
   System* const system = System::get();
   SignalBlock* const block = block_at(signal);
   if (system == nullptr || block == nullptr) return;
+  // Read before: who waits for the value may destroy the signal.
+  const bool is_doorbell = block->kind == kDoorbell;
+  const u64 queue_address = block->queue_ptr;
   system->signals.store(*block, value);
-  if (block->kind != kDoorbell) return;
+  if (!is_doorbell) return;
   std::shared_ptr<Queue> queue;
   {
     std::lock_guard lock(system->queues_mutex);
-    const auto it = system->queues.find(block->queue_ptr);
+    const auto it = system->queues.find(queue_address);
     if (it != system->queues.end()) queue = it->second;
   }
   if (queue) queue->ring();

@@ -36,7 +36,7 @@ SignalBlock* Signals::create(SignalValue initial, int64_t kind, u64 queue) {
   }
   SignalBlock* const signal = free_.back();
   free_.pop_back();
-  live_.insert(reinterpret_cast<u64>(signal));
+  live_.emplace(reinterpret_cast<u64>(signal), next_generation_++);
   *signal = {};
   signal->kind = kind;
   signal->value = initial;
@@ -110,11 +110,14 @@ SignalValue Signals::wait(const SignalBlock& signal, Condition condition, Signal
 void Signals::on(Signal signal, Condition condition, SignalValue compared, Handler handler,
                  void* argument) {
   std::lock_guard lock(mutex_);
-  watches_.push_back({signal, condition, compared, handler, argument});
   if (!has_thread_) {
-    has_thread_ = true;
     std::thread([this] { handle(); }).detach();
+    has_thread_ = true;
   }
+  const auto live = live_.find(signal.handle);
+  if (live == live_.end()) return;
+  watches_.push_back({signal, condition, compared, handler, argument, live->second});
+  has_watches_.notify_one();
   notify();
 }
 
@@ -122,7 +125,8 @@ std::optional<Signals::Watch> Signals::take_ready() {
   std::lock_guard lock(mutex_);
   for (auto it = watches_.begin(); it != watches_.end(); ++it) {
     const auto& block = *reinterpret_cast<const SignalBlock*>(it->signal.handle);
-    if (!holds(it->condition, load(block), it->compared)) continue;
+    it->value = load(block);
+    if (!holds(it->condition, it->value, it->compared)) continue;
     const Watch found = *it;
     watches_.erase(it);
     return found;
@@ -132,15 +136,22 @@ std::optional<Signals::Watch> Signals::take_ready() {
 
 void Signals::handle() {
   for (;;) {
+    {
+      std::unique_lock lock(mutex_);
+      has_watches_.wait(lock, [&] { return !watches_.empty(); });
+    }
     std::optional<Watch> found;
+    bool none_left = false;
     wait([&] {
       found = take_ready();
-      return found.has_value();
+      std::lock_guard lock(mutex_);
+      none_left = watches_.empty();
+      return found.has_value() || none_left;
     });
-    const auto& block = *reinterpret_cast<const SignalBlock*>(found->signal.handle);
-    if (!found->handler(load(block), found->argument)) continue;
+    if (!found || !found->handler(found->value, found->argument)) continue;
     std::lock_guard lock(mutex_);
-    if (live_.contains(found->signal.handle)) watches_.push_back(*found);
+    const auto live = live_.find(found->signal.handle);
+    if (live != live_.end() && live->second == found->generation) watches_.push_back(*found);
   }
 }
 

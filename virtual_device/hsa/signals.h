@@ -7,7 +7,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 #include "core/memory.h"
@@ -56,16 +56,20 @@ class Signals {
     SignalValue compared;
     Handler handler;
     void* argument;
+    u64 generation;         // of the signal: its place may be another's later
+    SignalValue value = 0;  // that met the condition
   };
 
   void handle();  // the thread of the handlers
   std::optional<Watch> take_ready();
 
   Memory& memory_;
-  mutable std::mutex mutex_;  // guards the following three
+  mutable std::mutex mutex_;  // guards the following
   std::vector<SignalBlock*> free_;
-  std::unordered_set<u64> live_;
+  std::unordered_map<u64, u64> live_;  // handles, and their generations
   std::vector<Watch> watches_;
+  std::condition_variable has_watches_;
+  u64 next_generation_ = 0;
   std::mutex wait_mutex_;
   std::condition_variable changed_;
   std::atomic<u64> num_changes_{0};

@@ -1,7 +1,10 @@
 #include "hsa/system.h"
 
+#include <pthread.h>
+
 #include <cstdio>
 #include <cstdlib>
+#include <stdexcept>
 #include <string_view>
 
 #include "hsa/api.h"
@@ -13,6 +16,7 @@ namespace {
 
 std::mutex start_mutex;
 std::atomic<System*> started{nullptr};
+std::atomic<bool> forked{false};  // threads do not survive one
 u32 num_starts = 0;
 
 constexpr u64 kTimestampHz = 1'000'000'000;
@@ -72,10 +76,16 @@ System* System::get() { return started.load(std::memory_order_acquire); }
 System& System::start() {
   static System* system = nullptr;
   std::lock_guard lock(start_mutex);
+  if (forked.load()) throw std::runtime_error("a fork of a process that used the device");
   if (system == nullptr) {
     choose_device();
+    watch_by_environment(Process::get());
+    keep_library_loaded();
     system = new System;
-    watch_by_environment(*system);
+    pthread_atfork(nullptr, nullptr, [] {
+      forked.store(true);
+      started.store(nullptr);
+    });
   }
   ++num_starts;
   started.store(system, std::memory_order_release);
@@ -95,12 +105,20 @@ u64 System::now_ns() const {
 }
 
 void System::drain() {
+  while (!drain_for(std::chrono::hours(1))) {
+  }
+}
+
+bool System::drain_for(std::chrono::nanoseconds patience) {
+  const auto deadline = Signals::Clock::now() + patience;
   std::vector<std::shared_ptr<Queue>> all;
   {
     std::lock_guard lock(queues_mutex);
     for (const auto& [address, queue] : queues) all.push_back(queue);
   }
-  for (const auto& queue : all) queue->drain();
+  for (const auto& queue : all)
+    if (!queue->drain(deadline)) return false;
+  return signals.wait([this] { return num_copies.load() == 0; }, deadline);
 }
 
 HSA_API hsa_init() {
@@ -144,6 +162,7 @@ HSA_API hsa_system_get_info(u32 attribute, void* value) {
       case kMachineModel:
         return answer(value, u32{1});
       case kExtensions:
+        require(value != nullptr);
         std::memset(value, 0, 128);
         return kSuccess;
       case kBuildVersion:

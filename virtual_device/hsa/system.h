@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -21,12 +22,13 @@ inline constexpr u64 kCpuFine = 0x3001, kCpuKernarg = 0x3002, kCpuCoarse = 0x300
                      kGpuCoarse = 0x3004, kGpuFine = 0x3005, kGpuGroup = 0x3006;
 
 class Queue;
-struct Program;
 
 // A kernel that packets name by the address of its descriptor.
 struct Dispatchable {
   std::shared_ptr<CodeObject> code;
   const Kernel* kernel = nullptr;
+  // The kernel with more scratch than its descriptor says, by bytes, as packets asked for it.
+  std::map<u32, std::shared_ptr<const Kernel>> with_scratch;
 };
 
 using SystemEventHandler = Status (*)(const MemoryFaultEvent* event, void* data);
@@ -48,22 +50,24 @@ class System {
   std::map<u64, std::shared_ptr<Queue>> queues;  // by the address of the QueueBlock
 
   // ---- code (executable.cc) -------------------------------------------------------------------
-  std::mutex code_mutex;                     // guards the following two
+  std::mutex code_mutex;                     // guards `dispatchable`
   std::map<u64, Dispatchable> dispatchable;  // by the address of the descriptor
-  // Kernels whose packets ask for more scratch than their descriptors say.
-  std::map<std::pair<const Kernel*, u32>, std::unique_ptr<Kernel>> with_scratch;
 
   // ---- memory (memory.cc) ---------------------------------------------------------------------
   std::mutex locks_mutex;
   std::multimap<u64, u64> locks;  // host memory that the device sees: address, bytes
+
+  std::atomic<u64> num_copies{0};  // that were asked for and are not done (copy.cc)
 
   std::atomic<SystemEventHandler> event_handler{nullptr};
   std::atomic<void*> event_data{nullptr};
 
   // Of events' times: modelled where the model runs, else the host's. ns.
   u64 now_ns() const;
-  // Waits until every queue has done what was given to it.
+  // Waits until all work that was given to queues and copies is done.
   void drain();
+  // The same for so long at most: whether it is done.
+  bool drain_for(std::chrono::nanoseconds patience);
 
  private:
   System();

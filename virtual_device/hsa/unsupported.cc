@@ -1,4 +1,4 @@
-// What the virtual device has not: each call says so once on stderr.
+// What the virtual device does not support: each call says so once on stderr.
 #include "hsa/api.h"
 
 namespace vdev::hsa {
@@ -14,7 +14,6 @@ VDEV_UNSUPPORTED(hsa_ext_image_data_get_info)
 VDEV_UNSUPPORTED(hsa_ext_image_destroy)
 VDEV_UNSUPPORTED(hsa_ext_image_export)
 VDEV_UNSUPPORTED(hsa_ext_image_import)
-VDEV_UNSUPPORTED(hsa_ext_sampler_create)
 VDEV_UNSUPPORTED(hsa_ext_sampler_create_v2)
 VDEV_UNSUPPORTED(hsa_ext_sampler_destroy)
 VDEV_UNSUPPORTED(hsa_amd_interop_map_buffer)

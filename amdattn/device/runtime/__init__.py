@@ -63,7 +63,7 @@ def use_device(request: str, runtime: str | None = None) -> None:
     global _requested, _requested_runtime
     binding.check_request(request)
     if runtime is not None:
-        binding.check_runtime(runtime)
+        runtime = binding.check_runtime(runtime)
     if _is_fork:
         raise BindingError(_FORK)
     with _lock:
@@ -81,7 +81,8 @@ def use_device(request: str, runtime: str | None = None) -> None:
                 f"use_device({request!r}, {runtime!r}): {bound.choice.library} is bound already; "
                 "choose before the first operation"
             )
-        _requested, _requested_runtime = request, runtime
+        _requested = request
+        _requested_runtime = runtime or _requested_runtime
 
 
 def get(ordinal: int | None = None) -> Runtime:
@@ -168,9 +169,10 @@ def _bind() -> Runtime:
     hip_python = import_hip_python()
     runtime_request = _requested_runtime or os.environ.get(binding.RUNTIME_VARIABLE) or "amdattn"
     try:
-        choice = binding.choose(request, hip_python.default_library(), runtime_request)
+        binding.check_runtime(runtime_request)
     except ValueError as error:
         raise BindingError(f"{binding.RUNTIME_VARIABLE}: {error}") from None
+    choice = binding.choose(request, hip_python.default_library(), runtime_request)
     if choice.plays:
         virtual_library.play(choice.device_library, choice.plays)
     if choice.device:

@@ -292,6 +292,18 @@ def test_each_producer_is_named(check: Checker) -> None:
     ]
 
 
+@pytest.mark.parametrize("branch", ["s_cbranch_execz", "s_cbranch_scc1"])
+def test_a_branch_that_no_lane_takes(check: Checker, branch: str) -> None:
+    """Without lanes a VALU writes no register whose data a store may still read."""
+    code = assemble(
+        ["v_mov_b32_e32 v2, v9", "s_nop 7", "global_store_dwordx4 v[0:1], v[2:5], off",
+         f"{branch} 65531", "s_endpgm"]
+    )  # fmt: skip
+    assert [found.rule for found in check(b"".join(code))] == (
+        [] if branch == "s_cbranch_execz" else ["wide-store-valu"]
+    )
+
+
 def test_shipped_code_objects_have_none(check_of: Checker) -> None:
     check = check_of
     paths = sorted(HSACO.glob(f"{check.cpu}/*.hsaco"))

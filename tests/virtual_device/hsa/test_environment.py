@@ -64,8 +64,9 @@ def test_findings_and_profiles(tmp_path: Path) -> None:
     ("name", "value", "message"),
     [
         ("AMDATTN_DEVICE", "virtual:MI999", "AMDATTN_DEVICE=virtual:MI999: no such device"),
-        ("AMDATTN_OPTIONS", "sed=3", "AMDATTN_OPTIONS: no such option: sed=3"),
-        ("AMDATTN_OPTIONS", "seed=3,clock_mhz=fast", "no such option: clock_mhz=fast"),
+        ("AMDATTN_OPTIONS", "sed=3", "AMDATTN_OPTIONS: no such option or value: sed=3"),
+        ("AMDATTN_OPTIONS", "seed=", "no such option or value: seed="),
+        ("AMDATTN_OPTIONS", "seed=3,clock_mhz=fast", "no such option or value: clock_mhz=fast"),
     ],
 )
 def test_what_is_wrong_is_said(name: str, value: str, message: str) -> None:

@@ -128,7 +128,7 @@ def test_more_packets_than_the_ring_has(hsa: Hsa, queue: Queue, fill: Fill) -> N
     assert hsa.lib.hsa_queue_load_read_index_relaxed(queue.handle) == 3 * abi.PACKETS
 
 
-def test_hidden_arguments_are_whoever_wrote_them_s(hsa: Hsa, queue: Queue) -> None:
+def test_whoever_writes_a_packet_fills_in_its_hidden_arguments(hsa: Hsa, queue: Queue) -> None:
     """The packet's memory is complete; the device changes none of it."""
     hidden = {**ARGS[1], ".value_kind": "hidden_block_count_x"}
     fill = Fill(hsa, args=[ARGS[0], hidden])
@@ -262,7 +262,35 @@ def test_packets_that_are_refused(
     assert message in capfd.readouterr().err
 
 
+def test_locks_may_overlap(hsa: Hsa) -> None:
+    """Each has to be undone; host memory that was freed cannot be locked."""
+    host, out = np.zeros(4096, np.uint32), abi.U64()
+    lock, unlock = hsa.lib.hsa_amd_memory_lock_to_pool, hsa.lib.hsa_amd_memory_unlock
+    lock.argtypes = [abi.POINTER, ctypes.c_size_t, abi.POINTER, ctypes.c_int, abi.U64, abi.U32]
+    lock.argtypes += [abi.POINTER]
+    unlock.argtypes = [abi.POINTER]
+    ranges = ((0, 4096), (0, 4096), (2048, 8192))
+    for first, size in ranges:
+        at = host.ctypes.data + first
+        assert lock(at, size, None, 0, 0, 0, ctypes.byref(out)) == abi.SUCCESS
+        assert out.value == at
+    for first, _ in ranges:
+        assert unlock(host.ctypes.data + first) == abi.SUCCESS
+    assert unlock(host.ctypes.data) != abi.SUCCESS
+    assert lock(0x1000, 64, None, 0, 0, 0, ctypes.byref(out)) == abi.INVALID_ARGUMENT
+
+
+def test_a_workgroup_beyond_the_kernel_s(
+    hsa: Hsa, queue: Queue, fill: Fill, capfd: pytest.CaptureFixture[str]
+) -> None:
+    queue.submit(dispatch(fill.kernel, fill.kernarg, lanes=2048))
+    assert told(queue) == abi.INVALID_PACKET_FORMAT
+    assert "a workgroup of 2048 lanes, of which the kernel takes 256" in capfd.readouterr().err
+
+
 def test_what_is_not_supported_says_so_once(hsa: Hsa, capfd: pytest.CaptureFixture[str]) -> None:
+    said = 0
     for _ in range(2):
-        assert hsa.lib.hsa_amd_svm_attributes_get() != abi.SUCCESS
-    assert capfd.readouterr().err.count("hsa_amd_svm_attributes_get is not supported") <= 1
+        assert hsa.lib.hsa_amd_svm_prefetch_async() != abi.SUCCESS
+        said += capfd.readouterr().err.count("hsa_amd_svm_prefetch_async is not supported")
+    assert said == 1
