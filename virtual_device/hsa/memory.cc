@@ -42,7 +42,7 @@ bool is_agent(Agent agent) { return agent.handle == kCpuAgent || agent.handle ==
 // Host memory has its own address on the device.
 Status lock(System& system, void* host, size_t bytes, void** device) {
   require(host != nullptr && bytes != 0 && device != nullptr);
-  require(is_accessible(host, bytes, HostAccess::kWrite));
+  require(is_accessible(host, bytes, HostAccess::kRead));  // what is copied from may be read-only
   const u64 address = reinterpret_cast<u64>(host);
   if (system.memory.borrow(address, bytes)) {  // again and overlapping, too
     std::lock_guard guard(system.locks_mutex);

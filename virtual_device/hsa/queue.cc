@@ -100,9 +100,10 @@ std::optional<Dispatch> launch_of(System& system, const DispatchPacket& packet,
     return std::nullopt;
   }
   launch.num_workgroups = {grid.x / size.x, grid.y / size.y, grid.z / size.z};
-  const u64 most = std::min(system.device.limits().workgroup_lanes, kernel.max_workgroup_size);
+  // What the kernel was compiled for does not matter: AMD's own blit kernels have twice as many.
+  const u64 most = system.device.limits().workgroup_lanes;
   if (size.count() > most) {
-    wrong = text_of("a workgroup of %llu lanes, of which the kernel takes %llu",
+    wrong = text_of("a workgroup of %llu lanes, of which a CU takes %llu",
                     static_cast<unsigned long long>(size.count()),
                     static_cast<unsigned long long>(most));
     return std::nullopt;

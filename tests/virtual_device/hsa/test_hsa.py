@@ -280,12 +280,12 @@ def test_locks_may_overlap(hsa: Hsa) -> None:
     assert lock(0x1000, 64, None, 0, 0, 0, ctypes.byref(out)) == abi.INVALID_ARGUMENT
 
 
-def test_a_workgroup_beyond_the_kernel_s(
+def test_a_workgroup_that_is_too_large(
     hsa: Hsa, queue: Queue, fill: Fill, capfd: pytest.CaptureFixture[str]
 ) -> None:
     queue.submit(dispatch(fill.kernel, fill.kernarg, lanes=2048))
     assert told(queue) == abi.INVALID_PACKET_FORMAT
-    assert "a workgroup of 2048 lanes, of which the kernel takes 256" in capfd.readouterr().err
+    assert "a workgroup of 2048 lanes, of which a CU takes 1024" in capfd.readouterr().err
 
 
 def test_what_is_not_supported_says_so_once(hsa: Hsa, capfd: pytest.CaptureFixture[str]) -> None:
