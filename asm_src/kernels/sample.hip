@@ -61,48 +61,51 @@ __device__ __forceinline__ void sample(const SampleArgs& args, Local<Lds>* lds) 
   best = group.greatest(best);
   const uint32_t top = best >> 32;
   const bool is_drawn = args.state != 0 && top >= kLeastKey && top != key_of(kInf);
-  if (!is_drawn && Lane::in_workgroup() == 0)
-    ((Global<int32_t>*)args.out)[nth] = top < kLeastKey ? -1 : column_of(best);
-  if (args.state == 0) return;
   auto* state = (Global<uint64_t>*)args.state + 2 * nth;
-  const uint64_t seed = state[0], offset = state[1];
-  if (is_drawn) {
-    const Weights weights{value_of(top), args.scale};
-    uint32_t least = kLeastKey;
-    if (args.top_k > 0 && args.top_k < args.columns) {
-      const uint32_t found = least_key(group, lds->sums, args.top_k, [&](auto&& add) {
-        row.each([&](int, float x) { add(key_of(x), uint64_t(key_of(x) >= kLeastKey)); });
-      });
-      least = found > least ? found : least;
-    }
-    if (args.top_p < 1) {
-      const auto part = [&](float x) { return key_of(x) < least ? 0 : weights.part(x); };
-      uint64_t own = 0;
-      row.each([&](int, float x) { own += part(x); });
-      const uint64_t wanted = Weights::wanted(group.sum(own), args.top_p);
-      const uint32_t found = least_key(group, lds->sums, wanted, [&](auto&& add) {
-        row.each([&](int, float x) { add(key_of(x), part(x)); });
-      });
-      least = found > least ? found : least;
-    }
-    uint64_t drawn = 0;
-    const Noise noise(seed, offset);
-    int block = -1;
-    u32x4 words{};
-    row.each([&](int column, float x) {
-      if (column / kEach != block) {
-        block = column / kEach;
-        words = noise.words(block);
-      }
-      const float log = weights.log_of(x);
-      if (key_of(x) < least || !(log >= args.log_min_p)) return;
-      const uint64_t one = with_column(log + Noise::of(words[column % kEach]), column);
-      if (one > drawn) drawn = one;
-    });
-    drawn = group.greatest(drawn);
-    if (Lane::in_workgroup() == 0) ((Global<int32_t>*)args.out)[nth] = column_of(drawn);
+  if (!is_drawn) {  // nobody else reads the offset
+    if (Lane::in_workgroup() != 0) return;
+    ((Global<int32_t>*)args.out)[nth] = top < kLeastKey ? -1 : column_of(best);
+    if (args.state != 0) state[1] += 1;
+    return;
   }
-  if (Lane::in_workgroup() == 0) state[1] = offset + 1;
+  const uint64_t seed = state[0], offset = state[1];
+  const Weights weights{value_of(top), args.scale};
+  uint32_t least = kLeastKey;
+  if (args.top_k > 0 && args.top_k < args.columns) {
+    const uint32_t found = least_key(group, lds->sums, args.top_k, [&](auto&& add) {
+      row.each([&](int, float x) { add(key_of(x), uint64_t(key_of(x) >= kLeastKey)); });
+    });
+    least = found > least ? found : least;
+  }
+  if (args.top_p < 1) {
+    const auto part = [&](float x) { return key_of(x) < least ? 0 : weights.part(x); };
+    uint64_t own = 0;
+    row.each([&](int, float x) { own += part(x); });
+    const uint64_t wanted = Weights::wanted(group.sum(own), args.top_p);
+    const uint32_t found = least_key(group, lds->sums, wanted, [&](auto&& add) {
+      row.each([&](int, float x) { add(key_of(x), part(x)); });
+    });
+    least = found > least ? found : least;
+  }
+  uint64_t drawn = 0;
+  const Noise noise(seed, offset);
+  int block = -1;
+  u32x4 words{};
+  row.each([&](int column, float x) {
+    if (column / kEach != block) {
+      block = column / kEach;
+      words = noise.words(block);
+    }
+    const float log = weights.log_of(x);
+    if (key_of(x) < least || !(log >= args.log_min_p)) return;
+    const uint64_t one = with_column(log + Noise::of(words[column % kEach]), column);
+    if (one > drawn) drawn = one;
+  });
+  drawn = group.greatest(drawn);
+  if (Lane::in_workgroup() == 0) {
+    ((Global<int32_t>*)args.out)[nth] = column_of(drawn);
+    state[1] = offset + 1;
+  }
 }
 
 }  // namespace
