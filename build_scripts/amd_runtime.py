@@ -29,7 +29,6 @@ PACKAGE = "libamdhip64-7"
 LIBRARY = "libamdhip64.so.7"
 CANNOT_BE_HAD = 3  # exit status
 _PACKAGES = "packages.json"  # written last: without it a folder is not whole
-_MIRROR = "http://deb.debian.org/debian"
 _SUITES = ("experimental", "sid")
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _LOADER = "ld-linux-x86-64.so.2"
@@ -110,8 +109,9 @@ def _download(apt: Path) -> list[Path]:
     for folder in ("lists/partial", "cache/archives/partial"):
         (apt / folder).mkdir(parents=True)
     (apt / "status").touch()
+    mirror = _mirror()
     (apt / "sources.list").write_text(
-        "".join(f"deb [signed-by={_KEYRING}] {_MIRROR} {suite} main\n" for suite in _SUITES)
+        "".join(f"deb [signed-by={_KEYRING}] {mirror} {suite} main\n" for suite in _SUITES)
     )
     settings = {
         **{"Dir::State": apt, "Dir::State::lists": apt / "lists"},
@@ -131,6 +131,15 @@ def _download(apt: Path) -> list[Path]:
     if not any(archive.name.startswith(PACKAGE) for archive in archives):
         raise AmdRuntimeError(f"{', '.join(_SUITES)} have no {PACKAGE}")
     return archives
+
+
+def _mirror() -> str:
+    """The archive that the system's own packages come from: the other suites are there, too."""
+    listed = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]
+    for archive in _run(listed).split():
+        if "security" not in archive:
+            return archive
+    raise AmdRuntimeError("apt knows no archive of packages")
 
 
 def _gather(target: Path) -> None:

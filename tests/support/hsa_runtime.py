@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 import struct
-from collections.abc import Callable
 from typing import Any
 
 from tests.support.vdev_library import open_library
@@ -178,6 +177,3 @@ def barrier(kind: int, signals: list[int], completion: int) -> bytes:
     """A barrier packet; its signals may be fewer than five."""
     padded = list(itertools.islice(itertools.chain(signals, itertools.repeat(0)), 5))
     return struct.pack("<HHI5QQQ", kind, 0, 0, *padded, 0, completion)
-
-
-Handler = Callable[[int], bool]
