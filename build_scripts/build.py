@@ -155,8 +155,7 @@ def build(kernel: KernelBuild, compiler: Compiler | None = None) -> Built:
         "bytes": len(compiled.code_object),
         "source": str(source.relative_to(ROOT)),
         "source_sha256": {
-            str(path.relative_to(ROOT)): manifest.sha256(path.read_bytes())
-            for path in compiled.sources
+            str(path.relative_to(ROOT)): manifest.source_sha256(path) for path in compiled.sources
         },
         "toolchain": str(kernel.toolchain),
         "toolchain_reason": kernel.toolchain_reason,
