@@ -248,7 +248,8 @@ def test_a_struct_and_a_source_stand_once_in_the_manifest(tmp_path: Path) -> Non
     read = [*manifest.read_rows(tmp_path).values()]
     assert read == rows and manifest.render(read) == text
     rows[1] = {**rows[1], "kernarg": {**rows[1]["kernarg"], "size": 8}}
-    with pytest.raises(manifest.CodeObjectError, match=f"{rows[1]['name']} has another AttnFwd"):
+    wrong = f"{rows[1]['name']} has another {rows[1]['kernarg']['struct']} than"
+    with pytest.raises(manifest.CodeObjectError, match=wrong):
         manifest.render(rows)
 
 
