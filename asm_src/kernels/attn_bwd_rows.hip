@@ -3,9 +3,17 @@
 // the gradient of lse. Products of 16-bit numbers are exact. And zeroes of the float32 dq, to which
 // the workgroups of blocks of keys add.
 //
-// The build defines KERNEL (its name), ELEMENT. 16 lanes have a row: up to 16 columns each.
-// Grid: x = batch * num_heads * ceil(row_tiles * tile_rows / kRows), then with an order of
-// sequences ceil(batch / kLanes).
+// Workgroup: 4 waves, 32 rows. 16 lanes have a row: up to 16 columns each. Grid: x = batch *
+// num_heads * ceil(row_tiles * tile_rows / kRows), then with an order of sequences
+// ceil(batch / kLanes), which put sequences of most rows first.
+//
+//   phase   memory             vector unit
+//   load    lse; o, dout
+//   sum     zeroes of dq       delta, over a row's lanes by DPP: over_row
+//   store   log2 sum, -delta, of a tile of rows after each other: attn_bwd.hip's RowSums
+//
+// Registers: log2_sum, delta; 20 to 26 vector registers. No LDS, no barrier.
+// The build defines KERNEL (its name), ELEMENT.
 #include "attn_bwd/log2.h"
 #include "isa/dpp.h"
 #include "isa/uniform.h"

@@ -1,8 +1,15 @@
 // Sums the float32 splits of dk and dv of the attention backward, the first one first, so that they
 // are the same bits every time; and rounds them to 16 bits, to nearest even, or not. NaNs stay.
 //
-// The build defines KERNEL (its name), ELEMENT. A lane has 4 columns of some rows.
+// Workgroup: 4 waves. A lane has 4 columns of kRows rows of dk or of dv.
 // Grid: x = of dk, then of dv, ceil((rows - first_row) / (kRows * (lanes / (columns / 4)))).
+//
+//   phase   memory                          vector unit
+//   find    lengths, where blocks differ    which rows were split: `summed`, a bit a row
+//   sum     a split after the other         sum += next, two splits on their way: next, last
+//   store   dk or dv                        round
+//
+// 59 vector registers, no LDS, no barrier. The build defines KERNEL (its name), ELEMENT.
 #include "isa/global.h"
 #include "isa/uniform.h"
 #include "tile/integers.h"

@@ -1,19 +1,25 @@
-// Attention of few queries over a long cache of keys and values, contiguous or in pages: bound by
-// the bytes of the cache, each of which is read once. The query heads that share a head of keys are
-// rows of one matrix product.
+// Attention of few queries over a long cache of keys and values, contiguous or in pages: O =
+// softmax(scale * Q K^T) V and lse. Bound by the bytes of the cache, each of which is read once.
+// The query heads that share a head of keys are rows of one matrix product: an item has ROWS.
 //
-// The build defines KERNEL (its name), ELEMENT, STORED and ORDER (elements of the cache and how
-// they lie), COLUMNS (most of a head), ROWS (of an item) and MIN_WAVES of a SIMD; and from the
-// struct of the arguments PARAMETERS and ARGUMENTS: each field is a parameter of its own, so that
-// the first ones are in SGPRs when a wave starts. Four waves, which take turns of kKeys keys.
-// Registers hold what is under way: no LDS before the end. Grid: x = num_workgroups, any number.
+// Workgroup: four waves, which take turns of Shape::kKeys keys of an item, 32, or 16 of heads with
+// more than 128 columns. Grid: x = num_workgroups, any number; shares of keys: decode/work.h.
 //
 //   phase     memory                                  matrix, vector units
-//   find      lengths                                 which tiles of which sequences: decode/work.h
+//   find      lengths                                 which tiles of which sequences
 //   start     pages of 64 times 16 keys, first K and V, Q (turned)
-//   loop      K and V of the keys after the next      S^T = K Q^T, exponentials, O^T += V^T P^T
 //   append    new keys and values, to the cache, too  (the last keys of a sequence only)
+//   loop      K and V of the keys after the next      S^T = K Q^T, exponentials, O^T += V^T P^T
 //   combine   parts                                   sums over waves (LDS), over parts (memory)
+//
+//   registers   196 to 494 registers, by member; the compiler waits and orders
+//   K, V        Chunk one, other: k, v: two turns, one of them on its way
+//   Q, O^T      Rows: q, o; of a row reference (in steps, not each maximum) and sum; P: weights
+//   LDS         Exchange, after the loop only: o, reference, sum of waves; 34336 bytes of LDS
+//
+// The build defines KERNEL (its name), ELEMENT, STORED and ORDER (elements of the cache and how
+// they lie), COLUMNS (most of a head), ROWS, MIN_WAVES of a SIMD; and from the struct of the
+// arguments PARAMETERS and ARGUMENTS: each field is a parameter, so that the first are in SGPRs.
 #include "decode/combine.h"
 
 namespace {

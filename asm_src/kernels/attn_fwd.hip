@@ -1,7 +1,27 @@
-// Attention forward. One code object per member of the family: the build defines KERNEL (its name),
-// HEAD_DIM, HEAD_DIM_V, WAVE_ROWS, ELEMENT, ROUNDING, CAPPED and, if they are not the first ones,
-// whose instructions the schedule follows from, TARGET, the keys of a block, KEYS, and the rows of
-// a matrix instruction, TILE_ROWS.
+// Attention forward, one tile of q rows of one head: O = softmax(scale * Q K^T) V, and its lse.
+//
+// Workgroup: 4 waves, one a SIMD, each with WAVE_ROWS rows of the tile and HEAD_DIM_V columns of O;
+// they share blocks of KEYS rows of K and V in LDS. Which tile, and which part of its keys:
+// attn/work.h. Grid: x = whole tiles, then parts. Two workgroups of WAVE_ROWS 32 share a gfx942 CU.
+//
+//   phase      memory, LDS                     matrix unit              vector unit
+//   prologue   Q; the first blocks of K, V     S of 16 keys, all tiles  a reference for each row
+//   loop       K, V two blocks ahead or more;  S of unit n + 1,         softmax of unit n
+//              a barrier a block               O of unit n - 1
+//   epilogue   O, lse; of a part O and sums,   O of the last unit       O / sum, rounded
+//              merged by the last to arrive
+//
+//   registers    attn_fwd_bf16_d128_rtne of gfx942: 252 vector, 256 accumulation; 512 there are
+//   O^T          accumulation registers from 0 on: S::kAccOutput
+//   Q            accumulation registers behind them, S::kAccQuery; what does not fit: operand.q
+//   K, V         operand.k, operand.v: each replaced behind its last use
+//   S^T, P^T     operand.score, operand.p; softmax.x between them, in float32
+//   rows         row.negative_ref, row.sum     all of them members of Pipeline, attn/pipeline.h
+//   LDS          stages of K and of V; a word of each wave, kBaseVote: attn/lds_layout.h
+//
+// The loop's schedule, instruction by instruction: attn/schedules/*.txt, d128.txt of head_dim 128.
+// The build defines KERNEL (its name), HEAD_DIM, HEAD_DIM_V, WAVE_ROWS, ELEMENT, ROUNDING, CAPPED,
+// and unless as below TARGET (whose instructions), KEYS, TILE_ROWS (of a matrix instruction).
 #include "attn/forward.h"
 #include "isa/uniform.h"
 

@@ -1,5 +1,21 @@
-// Attention forward under narrow windows. The build defines KERNEL (its name), HEAD_DIM, ELEMENT
-// and ROUNDING.
+// Attention forward under windows of at most 129 keys a row: O = softmax(scale * Q K^T) V and lse.
+//
+// Workgroup: one wave, two of them a SIMD. It has 16 rows of q of up to 4 heads that share a head
+// of keys, one head after the other, and the 144 keys that those rows see. No LDS, no barrier.
+//
+//   phase    memory              matrix unit          vector unit
+//   start    Q; K and V, all
+//   head     Q of the next head  S^T = K Q^T          mask, the row's maximum, exponentials, sum
+//                                O^T += V^T P^T       P truncated
+//   end      O, lse                                   O / sum, sink, rounded
+//   anew     Q, K, V again: heads with elements that are not finite, `carefully`
+//
+//   registers                    255 to 256 vector registers, no accumulation registers
+//   K, V         NarrowKeys::k[tile of 16 keys][octet], v[tile][16 columns]: narrow_keys.h
+//   Q            Query::octets; S, P and O: Narrow::score[tile], o[16 columns]: narrow.h
+//
+// The compiler's order: there is no schedule. The build defines KERNEL (its name), HEAD_DIM,
+// ELEMENT and ROUNDING. Grid: x = tiles, or parts of their heads.
 #include "attn/narrow.h"
 
 namespace {

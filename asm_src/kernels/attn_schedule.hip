@@ -2,14 +2,21 @@
 // so that short ones fill the end, and long ones cut along the keys where that is faster. Lengths
 // are known to the device alone, so that one workgroup finds it ahead of the others.
 //
-//   phase   what
-//   count   tiles by blocks of keys, in classes
-//   choose  a wave for each way to cut: into how many parts the longest tile, and others alike
-//   count   pieces by blocks of keys, if any tile is cut; where those of a class begin
-//   place   an entry for each piece
+// Workgroup: 8 waves; 16 lanes have a sequence, each every 16th tile of it. Grid: 1.
+//
+//   phase   what                                                      barriers (operator() below)
+//   count   tiles by blocks of keys, in classes: lds.count            before and after
+//   choose  a wave for each way to cut: into how many parts the       lds.clk is there
+//           longest tile, and others alike
+//   count   pieces by blocks of keys, if any tile is cut; where       lds.count is there
+//           those of a class begin
+//   place   an entry for each piece, to memory                        before entries that are empty
+//
+// LDS: Shared: count[class of blocks], first of tiles, then of pieces, then where they begin; clk,
+// the estimate of each wave. 34 vector registers; `cut` is the way chosen, the same in all lanes.
 //
 // The build defines KERNEL (its name). Results do not depend on the order within a class, which is
-// whatever LDS atomics make of it: how a tile is cut depends on lengths alone. Grid: 1.
+// whatever LDS atomics make of it: how a tile is cut depends on lengths alone.
 #include "attn/schedule_entry.h"
 #include "isa/dpp_scan.h"
 #include "isa/global.h"

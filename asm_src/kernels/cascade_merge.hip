@@ -3,8 +3,16 @@
 // does, of two parts whose rows lie in different orders. Parts and sums are float32, and are
 // rounded once. A part with lse = -inf has no key: what its o holds is not used.
 //
-// The build defines KERNEL (its name) and ELEMENT (of the result). A lane has 8 columns of a row.
+// Workgroup: 4 waves; a lane has 8 columns of a row.
 // Grid: x = ceil(rows / (lanes / (head_dim_v / 8))).
+//
+//   phase   memory                          vector unit
+//   load    lse of both parts, o of both    addresses
+//   merge                                   the weight of the lesser part; sum += o * weight
+//   store   out, lse                        round
+//
+// Registers: lse[2], o[2], sum; 40 vector registers, no LDS, no barrier.
+// The build defines KERNEL (its name) and ELEMENT (of the result).
 #include "merge/chunk.h"
 #include "merge/logarithm.h"
 // clang-format off

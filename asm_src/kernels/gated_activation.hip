@@ -1,12 +1,15 @@
 // out = f(gate) * up of each element, in float32, rounded once to nearest even.
 //
-// The build defines KERNEL (its name), ELEMENT, STEPS (chunks of a lane), and from the struct of
-// the arguments PARAMETERS and ARGUMENTS. Chunks of all rows are counted on, so that rows of any
-// length fill waves. Grid: x = ceil(chunks of all rows / (lanes * STEPS)).
+// Workgroup: 4 waves; a lane has STEPS chunks of 8 columns. Chunks of all rows are counted on, so
+// that rows of any length fill waves. Grid: x = ceil(chunks of all rows / (lanes * STEPS)).
 //
 //   phase    memory      vector unit
 //   load     gate, up    which row, addresses
 //   store    out         activation, product, round
+//
+// Registers: Work: gate[STEPS], up[STEPS], where they are; 36 to 58 vector registers, no LDS, no
+// barrier. The build defines KERNEL (its name), ELEMENT, STEPS, and from the struct of the
+// arguments PARAMETERS and ARGUMENTS.
 #include "elementwise/activation.h"
 #include "elementwise/chunk.h"
 #include "elementwise/quotient.h"

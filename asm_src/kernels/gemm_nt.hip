@@ -1,16 +1,26 @@
 // out[m, n] = activation(x[m, n]), x[m, n] = alpha * sum_k A[m, k] * B[n, k] + bias[n], few rows of
 // A; or, gated, activation(x[m, n]) * x[m, up_offset + n]; and beta * addend[m, n], before the
-// activation or behind it.
+// activation or behind it. Bound by the bytes of B: operands go from memory to registers.
 //
-// One code object per member of the family: the build defines KERNEL (its name), TILE, TILES_M,
-// TILES_N, WAVES_M, WAVES_K, DEPTH, ELEMENTS (types), LAST (its last accumulation register),
-// MAINLOOP, of 8-bit operands HAS_SCALES, of rows that are normalised NORMS_ROWS, for any alignment
-// ANY_ALIGNMENT, and from the struct of the arguments PARAMETERS and ARGUMENTS: each field is a
-// parameter of its own, so that the first ones can come in SGPRs. Grid: x = 8 times the parts, y =
-// ceil(m / rows of m), of each product of a batch, z = ceil(n / (8 tile_n)). Workgroups go round
-// robin over the 8 XCDs, so that what works on a tile of n, all rows of m and all parts, is started
-// together on one XCD: its L2 fetches B once and holds the parts. A tile has as many columns as it
-// can hold or fewer, so that each XCD gets as many as the others.
+// Workgroup: WAVES_M waves along m, WAVES_K that take turns along k. A wave has TILES_M x TILES_N
+// fragments of TILE x TILE results, its own rows of A and B, and DEPTH steps in flight.
+//
+//   phase      memory                            matrix unit         vector unit
+//   start      DEPTH steps of A, B; bias                             addresses: gemm/mainloop.h
+//   loop       step n + DEPTH                    step n              none
+//   reduce     LDS over WAVES_K, one barrier                         sums: gemm/epilogue.h
+//   splits     partials, counters: arrive()                          sums: gemm/splits.h
+//   store      out                                                   gemm/epilogue.h, gemm/place.h
+//
+// Registers: loop.a, loop.b: operands of DEPTH steps; sums in accumulation registers 0 to LAST, 4 a
+// fragment; 112 to 260 registers. LDS: sums of the other waves along k, 1 KiB a fragment.
+//
+// Grid: x = 8 times the parts along k, y = ceil(m / rows of m) of each product of a batch, z =
+// ceil(n / (8 tile_n)). Workgroups go round robin over the 8 XCDs, so that what shares a tile of n
+// is on one XCD, whose L2 fetches B once and holds the parts; tile_n is what makes XCDs equal.
+// The build defines KERNEL (its name), the sizes above, ELEMENTS (types), MAINLOOP, HAS_SCALES (8
+// bits), NORMS_ROWS (rows that are normalised), ANY_ALIGNMENT; of the arguments' struct PARAMETERS
+// and ARGUMENTS: each field is a parameter of its own, so that the first ones come in SGPRs.
 #include "gemm/batch.h"
 #include "gemm/element_mainloop.h"
 #include "gemm/epilogue.h"

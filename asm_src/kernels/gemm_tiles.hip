@@ -1,14 +1,27 @@
 // out[m, n] = activation(x[m, n]), x[m, n] = alpha * sum_k A[m, k] * B[n, k] + bias[n], many rows
 // of A; or, gated, activation(x[m, n]) * x[m, up_offset + n]; and beta * addend[m, n], before the
-// activation or behind it. A launch has one product, in parts along k or not, or several
-// (gemm_tiles/products.h, gemm_tiles/splits.h).
+// activation or behind it. One product, in parts along k or not, or several (products.h).
 //
-// One code object per member of the family: the build defines KERNEL (its name), TILES_M, TILES_N
-// (fragments of a wave), WAVES_M (along m), STAGES, WAVES (a SIMD), ELEMENT, LAST (its last
-// accumulation register), A_BY_K and B_BY_K (whether they are stored as A[k, m] and B[k, n]), and
-// from the struct of the arguments PARAMETERS and ARGUMENTS. Grid: x = tiles of m times tiles of n,
-// of all products; which one a workgroup makes is in gemm_tiles/place.h. Of groups x is what there
-// may be.
+// Workgroup: 4 waves, WAVES_M of them along m, one tile; a wave has TILES_M x TILES_N fragments of
+// 32 x 32. A step is 128 bytes along k of each row.
+//
+//   phase     memory                      LDS                            matrix unit
+//   start     the first step or steps     the first part of operands     sums = 0
+//   step n    steps ahead: loads.h        step n + 1 written (gfx942),   step n, a slot each
+//                                         parts of n and n + 1 read
+//                                         two barriers; gfx950 one
+//   splits    partials, counters          the vote of arrive(): splits.h
+//   end       out; bias, scales, addend   sums, 32 rows at a time        none: epilogue.h
+//
+//   registers  gemm_nt_bf16_t256x256 of gfx942: 164 vector, 256 accumulation
+//   A, B       loop.a, loop.b [set of a part][fragment]; on their way on gfx942: staged_a, staged_b
+//   sums       accumulation registers 16 f on of fragment f, to LAST
+//   LDS        A from S::kA, B from S::kB, of each stage: shape.h; then sums, a quarter a wave
+//
+// Schedule: gemm_tiles/order.h has the slot, a matrix instruction, behind which each read, load,
+// wait and barrier is; between() of gemm_tiles/loop.h issues them. Grid: x = tiles of m times n of
+// all products. The build defines KERNEL (its name), TILES_M, TILES_N, WAVES_M, STAGES, WAVES (a
+// SIMD), ELEMENT, ELEMENT_B, LAST, A_BY_K, B_BY_K (stored by k), PARAMETERS and ARGUMENTS.
 #include "gemm_tiles/epilogue.h"
 #include "gemm_tiles/splits.h"
 

@@ -2,18 +2,21 @@
 // L = log(sum_p exp(lse_p)), which goes to lse_out. Sums in float32, parts in their order, `out`
 // rounded once to nearest even. A part with lse = -inf has no key: what its o holds is not used.
 //
-// The build defines KERNEL (its name), CHUNK (what a lane has of a row), LANES of a workgroup,
-// STEPS (rows of a lane), and from the struct of the arguments PARAMETERS and ARGUMENTS: each field
-// is a parameter of its own, so that the first ones can come in SGPRs.
+// Workgroup: LANES lanes; a lane has a CHUNK of STEPS rows, a power of two lanes a row.
 // Grid: x and z along two of the three axes of rows, y = ceil(rows / (rows at once * STEPS)).
 //
 //   phase    memory                              vector unit
 //   load     lse, o of up to kAtOnce parts       addresses
-//   weigh                                        exponentials, their sum
-//   merge                                        o * weight
+//   weigh                                        exponentials, their sum: Softmax
+//   merge                                        Sum: o * weight
 //   store    out, lse_out                        round
 //
-// More parts: all of their lse first, then lse and o of kAtOnce parts after each other.
+// More parts: all of their lse first, then lse and o of kAtOnce parts after each other: merge_many.
+//
+// Registers: lse[STEPS][parts], o[STEPS][parts], Sum; 52 to 122 vector registers, no LDS, no
+// barrier. The build defines KERNEL (its name), CHUNK, LANES, STEPS, and from the struct of the
+// arguments PARAMETERS and ARGUMENTS: each field is a parameter of its own, so that the first ones
+// can come in SGPRs.
 #include "isa/issue_order.h"
 #include "isa/unroll.h"
 #include "merge/chunk.h"

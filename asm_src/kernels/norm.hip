@@ -2,17 +2,24 @@
 // once, where h is x, or dropout(x) + residual, rounded to the element type, which goes to `sum`.
 // Without `centred` 0 stands for the mean. Results of 8 bits are divided by a scale.
 //
-// The build defines KERNEL (its name), ELEMENT, ROW_LANES (lanes of a row), ROWS_AT_ONCE (such
-// lanes of a workgroup), STEPS (chunks of a row that a lane holds), CHUNK (its columns), WEIGHT
-// (Chunk or Float32Chunk), and from the struct of the arguments PARAMETERS and ARGUMENTS. Grid: x =
-// ceil(rows / ROWS_AT_ONCE).
+// Workgroup: ROWS_AT_ONCE rows of ROW_LANES lanes; a lane has STEPS chunks of CHUNK columns.
+// Grid: x = ceil(rows / ROWS_AT_ONCE).
 //
-//   phase    memory                         vector unit
-//   load     x, residual, weight, bias; the state
-//   sum                                     Philox, drop; x + residual, round
-//   reduce   LDS, over waves                sums; differences, their sums and squares; over lanes
-//   scale    LDS, over waves                of 8 bits: magnitudes, over lanes
-//   store    sum, out, the scale            scale, weigh, add, round
+//   phase    memory, LDS (one barrier each)   vector unit                          matrix unit
+//   load     x, residual, weight, bias; state
+//   sum      sum                              Philox, drop; x + residual, round    squares and
+//   reduce   shared->sums, of waves           over lanes: mean, variance           sums
+//   exactly  shared->of_waves                 differences from the mean, squares: `exactly`
+//   scale    shared->greatest                 of 8 bits: magnitudes, over lanes
+//   store    out, the scale                   scale, weigh, add, round
+//
+// `exactly` is for rows that share a wave, long ones, and where the mean is far from 0.
+//
+// Registers: x, residual, early (weights) as loaded; y: the row in float32, or packed if long
+// (kLong); 22 to 128 vector registers. Shared: up to 448 bytes of LDS.
+//
+// The build defines KERNEL (its name), ELEMENT, the sizes above, WEIGHT (Chunk or Float32Chunk),
+// and from the struct of the arguments PARAMETERS and ARGUMENTS.
 #include "norm/dropout.h"
 #include "norm/moments.h"
 #include "norm/plain_sums.h"

@@ -5,15 +5,19 @@
 //   dweight = sum over the rows of a block of dout * n, dbias of dout, in float32, in one order.
 // Without `centred` 0 stands for both means. h is the sum that was normalised, or made of x again.
 //
-// The build defines KERNEL (its name), ELEMENT, ROW_LANES (lanes of a row), ROWS_AT_ONCE (such
-// lanes of a workgroup), STEPS (chunks of a row that a lane holds), CHUNK (its columns), WEIGHT
-// (Chunk or Float32Chunk). Grid: x = groups * blocks of rows.
+// Workgroup: a block of rows, ROWS_AT_ONCE of ROW_LANES lanes at a time; a lane has STEPS chunks of
+// CHUNK columns. Grid: x = groups * blocks of rows.
 //
-//   phase    memory                        vector unit
-//   load     x, dout, the weight once      Philox, drop
-//   reduce   LDS, over waves               mean and variance; g, g * n; over lanes
-//   store    dsum, dx, dresidual           dh, drop, round; dweight, dbias
-//   end      LDS, over rows at once; dweight, dbias
+//   phase    memory, LDS                       vector unit
+//   load     x, dout, the weight once          Philox, drop
+//   reduce   shared->of_waves, shared->pairs   mean and variance; g, g * n; over lanes
+//   store    dsum, dx, dresidual               dh, drop, round; dweight, dbias
+//   end      shared->of_rows; dweight, dbias   over rows at once
+//
+// Registers: x, dout, weight; dweight, dbias in float32; 46 to 236 vector registers. Shared: up
+// to 8272 bytes of LDS; barriers are in the sums over waves, and one between dweight and dbias.
+//
+// The build defines KERNEL (its name), ELEMENT, the sizes above, WEIGHT (Chunk or Float32Chunk).
 #include "norm/dropout.h"
 #include "norm/moments.h"
 #include "norm/row_sums.h"

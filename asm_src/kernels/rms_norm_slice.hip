@@ -2,16 +2,21 @@
 // row and writes a slice of it. Reading is what they share least: a CU takes 64 bytes a clk from
 // its L1, while the arithmetic of a slice is a part of that of the row.
 //
-// The build defines KERNEL (its name), ELEMENT, LANES, STEPS (chunks of 8 columns that a lane has
-// of a row) and WIDTH (columns that it has of the slice), WEIGHT, PARAMETERS and ARGUMENTS as
-// there. Grid: x = rows, y = ceil(columns / (LANES * WIDTH)).
+// Workgroup: LANES lanes; a lane has STEPS chunks of 8 columns of the row and OWN_STEPS of WIDTH
+// columns of the slice. Grid: x = rows, y = ceil(columns / (LANES * WIDTH * OWN_STEPS)).
 //
-//   phase    memory                               vector unit            matrix unit
+//   phase    memory, LDS                          vector unit            matrix unit
 //   load     x, residual; of the slice besides:
 //            x, residual, weight
 //   sum                                           x + residual, round    squares, as they come
-//   reduce   LDS, over waves                      over lanes
+//   reduce   of_waves, one barrier                over lanes: OverRow
 //   store    sum, out                             scale, weigh, round
+//
+// Registers: x, residual: the row; own, own_residual, weight: the slice; 23 to 139 vector
+// registers. of_waves: up to 16 bytes of LDS. The order of the source is kept: in_order().
+//
+// The build defines KERNEL (its name), ELEMENT, the sizes above, RESIDUAL, WEIGHT, PARAMETERS and
+// ARGUMENTS as there.
 #include "norm/outputs.h"
 #include "norm/sums.h"
 #include "norm/weight.h"

@@ -3,15 +3,21 @@
 // them are copied. A position that the tables have not makes the turned columns NaN, and is
 // reported. Before that heads may be normalised by the root of their mean square and weights.
 //
-// The build defines KERNEL (its name), ELEMENT, HEADS (of a lane, one after the other), NORM
-// (whether heads are normalised), and from the struct of the arguments PARAMETERS and ARGUMENTS. A
-// lane has 8 pairs of a token, or 16 columns that are copied; where these numbers do not divide the
-// columns one pair, or two columns. Angles are read once for all of its heads. Grid: x = ceil(lanes
-// of x / lanes) + ceil(lanes of k / lanes).
+// Workgroup: 4 waves, of x or of k. A lane has 8 pairs of a token, or 16 columns that are copied,
+// of HEADS heads one after the other; where these numbers do not divide the columns one pair, or
+// two columns. Angles are read once for all of its heads. Grid: x = ceil(lanes of x / lanes) +
+// ceil(lanes of k / lanes).
 //
 //   phase    memory                 vector unit
 //   load     heads; cos, sin        which token, group of heads and columns
+//   norm     weights                squares over the lanes of a head: HeadNorm
 //   store    heads                  turn, round
+//
+// Registers: pieces[HEADS]: both halves of the pairs; turn: their angles; norm: weights; 44 to 80
+// vector registers, no LDS, no barrier.
+//
+// The build defines KERNEL (its name), ELEMENT, HEADS, NORM (whether heads are normalised), and
+// from the struct of the arguments PARAMETERS and ARGUMENTS.
 #include "cache/indices.h"
 #include "elementwise/head_norm.h"
 #include "elementwise/quotient.h"

@@ -5,14 +5,18 @@
 // bits: of top_k by counts, of top_p by probabilities in 2^-40. Ties of the least one all may be.
 // Of few rows sample_slices.hip does the same by several workgroups each, to the bit.
 //
-// The build defines KERNEL (its name), ELEMENT (0 float32, 1 bfloat16, 2 float16). Grid: x = rows.
+// Workgroup: 16 waves, one row, four columns next to each other a lane. Grid: x = rows.
 //
-//   pass              memory   vector unit                     LDS
-//   tokens            tokens                                   a bit for each token so far
-//   greatest          logits   penalty
-//   top_k, 4 times    logits   digits of keys                  counts of digits
-//   top_p, 1 + 4      logits   probabilities                   sums of digits
-//   draw              logits   Philox, logarithms
+//   pass              memory   vector unit                     LDS, Lds
+//   tokens            tokens                                   seen: a bit for each token so far
+//   greatest          logits   penalty                         group: sums over waves, barriers
+//   top_k, 4 times    logits   digits of keys                  sums: counts of digits
+//   top_p, 1 + 4      logits   probabilities                   sums: sums of digits
+//   draw              logits   Philox, logarithms              group
+//
+// Registers: best, drawn: the greatest so far, its column in the low bits; least: the key of the
+// least logit that may be drawn; 56 vector registers, 34960 bytes of LDS.
+// The build defines KERNEL (its name), ELEMENT (0 float32, 1 bfloat16, 2 float16).
 #include "sample/draw.h"
 #include "sample/least_key.h"
 

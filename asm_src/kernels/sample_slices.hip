@@ -1,10 +1,8 @@
 // The token of each row of logits by several workgroups a row: sample.hip's, to the bit.
 //
-// A workgroup has a slice of 1024 columns in registers, four a lane. The greatest, and a draw of
-// all tokens, are one launch; min_p a second, top_k and top_p a third.
-//
-// The build defines KERNEL (its name), ELEMENT (0 float32, 1 bfloat16, 2 float16). Grid: x = slices
-// of a row, y = rows.
+// Workgroup: 4 waves. It has a slice of 1024 columns in registers, four a lane. The greatest, and a
+// draw of all tokens, are one launch; min_p a second, top_k and top_p a third. Grid: x = slices of
+// a row, y = rows.
 //
 //   phase   each workgroup                               the last one of a row
 //   0       its greatest; of a draw of all that of       the greatest; who is drawn, or bins of
@@ -12,6 +10,11 @@
 //   1       counts and sums of bins
 //   2       which bin the least logit is in; draws of    least logit of the list, draws of it; who
 //           greater bins, lists its own                  is drawn
+//
+// Registers: x[4]: the lane's logits; 54 vector registers. Lds, 18624 bytes of LDS: group (sums
+// over waves), seen; mass and count of bins, or, at other times, a copy of the list: a union.
+//
+// The build defines KERNEL (its name), ELEMENT (0 float32, 1 bfloat16, 2 float16).
 #include "sample/bins.h"
 #include "sample/least_key.h"
 
