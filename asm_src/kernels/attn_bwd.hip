@@ -1,26 +1,26 @@
-// Attention backward for one block of keys of one head: with P = exp(scale * Q K^T - lse) and
-// dS = P * (dO V^T - delta), dV = P^T dO and dK = scale * dS^T Q, and what it adds to dQ: scale *
-// dS K. lse and delta come from attn_bwd_rows.hip; dQ is float32, and rounded by attn_bwd_round.
+// Attention backward, one block of keys of one head. With P = exp(scale * Q K^T - lse) and
+// dS = P * (dO V^T - delta): dV = P^T dO, dK = scale * dS^T Q, and dQ += scale * dS K.
+// attn_bwd_rows.hip computes lse and delta; dQ is float32 and rounded by attn_bwd_round.hip.
 //
-// Workgroup: 4 waves. Each has WAVE_TILES tiles of 16 keys and their dK and dV; of dQ a quarter of
-// the columns. A step is a tile of 16 rows of q (gfx950: 32), the last one first.
+// Workgroup: 4 waves. Each owns WAVE_TILES tiles of 16 keys with their dK and dV, and a quarter of
+// the columns of dQ. One step is a tile of 16 query rows (32 on gfx950); the last tile comes first.
+// Grid: x = batch * num_heads_kv * key_blocks * splits.
 //
-//   step n      matrix unit                   vector unit        memory, LDS
-//               S, dP of tile n               P, dS; dS to LDS   rows of tile n + 1 to LDS
-//               dV += P^T dO, dK += dS^T Q                       Q, dO of tile n + 2
-//               dQ of tile n - 1 = dS K                          dQ: atomic adds, or in turns
-//               one barrier (two with one stage of LDS): what is read was written a step before
+//   step n    matrix unit                     vector unit        memory, LDS
+//             S and dP of tile n              P, dS; dS to LDS   tile n + 1 to LDS
+//             dV += P^T dO, dK += dS^T Q                         Q, dO of tile n + 2 from memory
+//             dQ of tile n - 1 = dS K                            dQ: atomic adds
+//             one barrier (two with a single LDS stage): a step reads what the one before wrote
 //
-//   registers   attn_bwd_bf16_d128 of gfx942: 208 vector, 256 accumulation; 512 there are
-//   K, V        k, v: operands of S and dP; k_columns, K by columns: operand of dQ
-//   dK, dV      dk, dv; ordered: accumulation registers from kDk and kDv on, K by columns from kK
-//   S, dP       s, dp (or locals of scores()); P, dS of 16 bits: p_of, ds_of; rows: next_sums, lse
-//   LDS         stages of Q and dO by rows and by columns, kQ to kDoColumns; dS twice, kDs: shape.h
+//   registers   attn_bwd_bf16_d128 of gfx942: 208 vector, 256 accumulation (512 available)
+//   K, V        k, v: operands of S and dP; k_columns: K by columns, operand of dQ
+//   dK, dV      dk, dv; if ORDERED accumulation registers from kDk and kDv, K by columns from kK
+//   S, dP       s, dp; rounded: p_of, ds_of; lse and delta: next_sums, or lse and minus_delta
+//   LDS         stages of Q and dO by rows and by columns, then dS twice: attn_bwd/shape.h
 //
-// Schedule: attn_bwd/step_order.h places each instruction of ordered_loop.h (ORDERED); the others,
-// backward.h, have the compiler's. TURNS: dQ in the order of blocks of keys (turns.h). Grid: x =
-// batch * num_heads_kv * key_blocks * splits. The build defines KERNEL (its name), HEAD_DIM,
-// HEAD_DIM_V, WAVE_TILES, ELEMENT, ORDERED and TURNS.
+// Schedule: attn_bwd/step_order.h for ORDERED members (ordered_loop.h); the compiler schedules the
+// others (backward.h). With TURNS blocks of keys add to dQ in order (turns.h). The build defines
+// KERNEL (its name), HEAD_DIM, HEAD_DIM_V, WAVE_TILES, ELEMENT, ORDERED and TURNS.
 #include "attn_bwd/ordered_loop.h"
 
 #ifndef ORDERED

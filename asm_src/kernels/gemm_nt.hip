@@ -1,26 +1,27 @@
-// out[m, n] = activation(x[m, n]), x[m, n] = alpha * sum_k A[m, k] * B[n, k] + bias[n], few rows of
-// A; or, gated, activation(x[m, n]) * x[m, up_offset + n]; and beta * addend[m, n], before the
-// activation or behind it. Bound by the bytes of B: operands go from memory to registers.
+// GEMM with few rows of A: out[m, n] = activation(x[m, n]) with x[m, n] = alpha * sum_k A[m, k] *
+// B[n, k] + bias[n]; gated: activation(x[m, n]) * x[m, up_offset + n]. beta * addend[m, n] is added
+// before or after the activation. Bound by the bytes of B: operands go straight from memory
+// to registers.
 //
-// Workgroup: WAVES_M waves along m, WAVES_K that take turns along k. A wave has TILES_M x TILES_N
-// fragments of TILE x TILE results, its own rows of A and B, and DEPTH steps in flight.
+// Workgroup: WAVES_M waves along m, times WAVES_K waves that take turns along k. Each wave has
+// TILES_M x TILES_N fragments of TILE x TILE results and DEPTH steps of A and B in flight.
 //
-//   phase      memory                            matrix unit         vector unit
-//   start      DEPTH steps of A, B; bias                             addresses: gemm/mainloop.h
-//   loop       step n + DEPTH                    step n              none
-//   reduce     LDS over WAVES_K, one barrier                         sums: gemm/epilogue.h
-//   splits     partials, counters: arrive()                          sums: gemm/splits.h
-//   store      out                                                   gemm/epilogue.h, gemm/place.h
+//   phase, file of gemm/     memory, LDS                            matrix unit  vector unit
+//   start    mainloop.h      first DEPTH steps of A, B; bias                     addresses
+//   loop     mainloop.h      step n + DEPTH                         step n
+//   waves    epilogue.h      sums of WAVES_K waves in LDS, barrier               add
+//   splits   splits.h        split-K: partials, counter, arrive()                add
+//   store    epilogue.h,     out                                                 scale, bias,
+//            place.h                                                             activate, round
 //
-// Registers: loop.a, loop.b: operands of DEPTH steps; sums in accumulation registers 0 to LAST, 4 a
-// fragment; 112 to 260 registers. LDS: sums of the other waves along k, 1 KiB a fragment.
-//
-// Grid: x = 8 times the parts along k, y = ceil(m / rows of m) of each product of a batch, z =
-// ceil(n / (8 tile_n)). Workgroups go round robin over the 8 XCDs, so that what shares a tile of n
-// is on one XCD, whose L2 fetches B once and holds the parts; tile_n is what makes XCDs equal.
-// The build defines KERNEL (its name), the sizes above, ELEMENTS (types), MAINLOOP, HAS_SCALES (8
-// bits), NORMS_ROWS (rows that are normalised), ANY_ALIGNMENT; of the arguments' struct PARAMETERS
-// and ARGUMENTS: each field is a parameter of its own, so that the first ones come in SGPRs.
+// Registers: loop.a, loop.b, DEPTH steps each; sums in accumulation registers 0 to LAST, 4 for each
+// fragment; 112 to 260 registers. LDS: 1 KiB for each fragment of each further wave along k.
+// Grid: x = 8 * splits along k, y = tiles of m of each product of a batch, z = tiles of n / 8.
+// Workgroups go round robin over the 8 XCDs: those that share a tile of n share an L2, which then
+// fetches B once. tile_n is chosen so that all XCDs get as many columns.
+// The build defines KERNEL (its name), the sizes above, ELEMENTS (types), MAINLOOP, ANY_ALIGNMENT,
+// HAS_SCALES (8-bit operands), NORMS_ROWS (RMS norm of A), PARAMETERS and ARGUMENTS: each field of
+// the struct is a parameter of its own, so that the first ones arrive in SGPRs.
 #include "gemm/batch.h"
 #include "gemm/element_mainloop.h"
 #include "gemm/epilogue.h"
