@@ -1,4 +1,5 @@
-// Copies lse of sequences whose rows lie one behind the other in each head to lse of each sequence.
+// Copies lse of sequences whose rows are stored one after the other within each head to
+// to[batch, head, row].
 //
 // Workgroup: 4 waves; a lane copies one float: one load, one store. Grid: x = ceil(count / lanes).
 //

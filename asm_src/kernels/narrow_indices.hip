@@ -1,4 +1,4 @@
-// Copies indices of 64 bits to 32. What 32 bits have not becomes the least or the greatest one.
+// Copies 64-bit indices to 32 bits; one that does not fit becomes the least or the greatest value.
 //
 // Workgroup: 4 waves; a lane copies one index. Grid: x = ceil(count / lanes).
 //
