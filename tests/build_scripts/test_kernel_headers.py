@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from pathlib import Path
 
@@ -47,3 +48,22 @@ def test_figures_of_registers_and_lds_are_those_of_the_manifest(path: Path) -> N
     assert not (most_bytes and "no lds" in text.lower())
     for count in re.findall(r"(\d+) bytes of LDS", text):
         assert int(count) == most_bytes
+
+
+@functools.cache
+def code_of_all_sources() -> str:
+    """Without comments."""
+    texts = (path.read_text(encoding="utf-8") for path in ASM_SRC.rglob("*.h*"))
+    return re.sub(r"//[^\n]*", "", "\n".join(texts))
+
+
+@pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.stem)
+def test_what_a_header_names_is_there(path: Path) -> None:
+    """Files by their names, constants, and members of objects: `operand.q`, `shared->sums`."""
+    text, code = text_of(path), code_of_all_sources()
+    for file in re.findall(r"\b[\w/]+\.(?:h|hip|txt)\b", text):
+        assert any(str(found).endswith(f"/{file}") for found in ASM_SRC.rglob("*.*")), file
+    constants = re.findall(r"\bk[A-Z]\w+", text)
+    members = re.findall(r"\b[a-z_]+(?:\.|->)([a-z_]\w+)(?=[^\w]|$)", text)
+    for name in {*constants, *members} - {"h", "hip", "txt"}:
+        assert re.search(rf"\b{name}\b", code), name
