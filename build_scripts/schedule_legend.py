@@ -25,11 +25,11 @@ class Row(NamedTuple):
 
 
 _INTRO = (
-    "In a unit the vector steps are the softmax of its own scores; `score` is of the unit after "
-    "it, `output` of the unit before. attn/steps.h has each step as STEP(...), attn/unit_steps.h "
-    "which unit has it and why, attn/schedule.h the rules by which it is placed. n is the number "
-    "behind a name. operand, row, softmax, uniform, load and lds are members of Pipeline "
-    "(attn/pipeline.h); functions are there or in attn/kv_loads.h."
+    "Within a unit the vector steps are the softmax of its own scores, `score` belongs to the next "
+    "unit and `output` to the one before. attn/steps.h defines each step as STEP(...), "
+    "attn/unit_steps.h says which unit has it and why, attn/schedule.h how it is placed. "
+    "n is the number after a name. operand, row, softmax, uniform, load and lds are members of "
+    "Pipeline (attn/pipeline.h); functions are there or in attn/kv_loads.h."
 )
 
 _ROWS = (
@@ -43,25 +43,26 @@ _ROWS = (
     Row("cap_add", "kCapAdd", "v_add_f32_1", "softmax.x[n] += 1"),
     Row("cap_rcp", "kCapRcp", "v_rcp_f32", "softmax.x[n] = 1 / x: the score, capped"),
     Row("scale", "kScale", "v_fma_f32",
-        "softmax.x[n] = score n * uniform.scale + row.negative_ref; under a mask -infinity where "
-        "Mask (attn/mask.h) hides the key"),
+        "softmax.x[n] = score n * uniform.scale + row.negative_ref; in masked blocks -infinity "
+        "for keys that Mask (attn/mask.h) hides"),
     Row("exp", "kExp", "v_exp_f32", "softmax.x[n] = 2^x: a probability of P"),
     Row("sum", "kSum", "v_add_f32", "row.unit_sum += softmax.x[n]"),
     Row("exceeds", "kExceeds", "v_cmp_nlt_f32",
-        "whether row.unit_sum asks for a new reference: rescale() behind the unit"),
+        "does row.unit_sum need a new reference? Then rescale() after the unit"),
     Row("flip_read_v", "kFlipReadV", "v_xor_b32", "lds.read_v to another stage"),
     Row("flip_read_k", "kFlipReadK", "v_xor_b32", "lds.read_k[n] to another stage"),
-    Row("read_v", "kReadV", "read_values", "operand.v from LDS, behind its last `output`"),
-    Row("read_k", "kReadK", "read_keys", "operand.k from LDS, behind its last `score`"),
+    Row("read_v", "kReadV", "read_values", "operand.v from LDS, right after its last use"),
+    Row("read_k", "kReadK", "read_keys", "operand.k from LDS, right after its last use"),
     Row("set_m0", "kSetM0", "set_m0", "M0: where load_k n goes"),
     Row("next_block", "kNextBlock", "next_block", "load.buffer_k, load.buffer_v: the next block"),
     Row("wait_v", "kWaitV", "s_waitcnt",
-        "for read_v of the next `output`; later LDS instructions may be under way, so many"),
+        "until operand.v of the next `output` is read; the count is of later LDS instructions, "
+        "which may still be in flight"),
     Row("wait_k", "kWaitK", "s_waitcnt",
-        "for read_k of the next `score`; later LDS instructions may be under way, so many"),
+        "the same for operand.k of the next `score`"),
     Row("barrier", "kBarrier", "s_barrier",
-        "all waves are past wait_block: what each brought to LDS may be read, and the stage that "
-        "all have read may be filled"),
+        "every wave is past wait_block: blocks that any of them brought may be read, and the "
+        "stage that all of them have read may be filled again"),
 )  # fmt: skip
 
 # V through registers, where it is transposed.
@@ -77,9 +78,10 @@ _STAGED = (
     Row("prefetch", "kPrefetch", "prefetch", "a line of K or V from memory to the L2"),
     Row("next_prefetch", "kNextPrefetch", "next_prefetch", "load.offset_of_lines, a block further"),
     Row("flip_m0", "kFlipM0", "s_xor_b32", "load.m0 to the other stage of K"),
-    Row("wait_staged", "kWaitStaged", "s_waitcnt", "for load_v, before transpose_v"),
+    Row("wait_staged", "kWaitStaged", "s_waitcnt", "until load_v has come; later loads may not"),
     Row("wait_block", "kWaitBlock", "s_waitcnt",
-        "for load_k and write_v of the block that is read next, and for all LDS instructions"),
+        "until this wave's load_k and write_v of the block read next are in LDS, and its reads "
+        "have come; a count above 0 is of later load_v"),
 )  # fmt: skip
 
 # V straight to LDS, transposed as it is read.
@@ -91,8 +93,8 @@ _DIRECT = (
     Row("flip_m0", "kFlipM0", "flip_m0", "load.m0 to the stage that is filled next"),
     Row("flip_flips", "kFlipFlips", "flip_flips", "load.flip[n]: which bit of a stage is next"),
     Row("wait_block", "kWaitBlock", "s_waitcnt",
-        "for load_k of the oldest block on its way; later ones may be under way, so many; with "
-        "lgkmcnt(0) for all LDS instructions, too"),
+        "until this wave's load_k of the oldest block in flight are in LDS; the count is of later "
+        "ones; with lgkmcnt(0) also until its reads have come"),
 )  # fmt: skip
 
 
