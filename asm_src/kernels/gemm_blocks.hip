@@ -11,10 +11,10 @@
 //   memory        step n + 2 or n + 3; scales of the next two or four steps
 //   barriers      gfx942: two, LDS was read, and is written; gfx950: one. barriers()
 //
-// Registers: the vector unit cannot read accumulation registers, so sums (128 or 64) and partial
-// sums (32) are vector registers, while accumulation registers hold the operands of two steps, data
-// on its way and scales (BlockRegisters); 288 to 464 registers. At the end the sums go there, where
-// the epilogue expects them. LDS: stages of A and B as in gemm_tiles.hip.
+// Registers: the vector unit cannot read accumulation registers, so loop.total (128 or 64 sums) and
+// loop.partial (32) are vector registers, while accumulation registers hold the operands of two
+// steps, data on its way and scales (BlockRegisters); 288 to 464 registers. At the end the sums go
+// there, where the epilogue expects them. LDS: stages of A and B as in gemm_tiles.hip.
 //
 // Schedule: blocks_order.h, issued by blocks_loop.h. Arguments as for gemm_tiles.hip, except that
 // scale_a and scale_b have rows of blocks, scale_a_step and scale_b_step apart, and up_offset is a

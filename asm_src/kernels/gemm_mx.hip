@@ -6,8 +6,8 @@
 // scales of 16 blocks of each row are loaded at once and taken one word after the other.
 //
 // Registers: sums in accumulation registers up to LAST, 16 for each fragment; operands loop.a and
-// loop.b; scales in use loop.scales.scale, on their way loop.scales.loaded (mx_scales.h); 272 to
-// 476 registers.
+// loop.b, 6-bit ones loop.operand; scales in use loop.scales.scale, on their way loop.scales.loaded
+// (mx_scales.h); 272 to 476 registers.
 //
 // Schedule: gemm_tiles/order.h, for scales mx_loop.h; 6-bit formats: SixBitOrder of mx_six_loop.h.
 // Arguments as for gemm_tiles.hip, except that scales are bytes whose rows are scale_a_step and
