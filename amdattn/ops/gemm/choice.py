@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.ops.gemm.cost import Cost
 from amdattn.ops.gemm.problem import GemmProblem
@@ -11,12 +12,20 @@ from amdattn.ops.gemm.problem import GemmProblem
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A member, the parts of its tiles along k, their columns, and what they cost."""
+    """A member, the parts of its tiles along k, their columns, and what they cost.
+
+    Attributes
+    ----------
+    passes : int
+        How often B comes from HBM, once for each tile of m, if workgroups are apart; 1 where the
+        last level cache holds it.
+    """
 
     kernel: KernelSpec
     splits: int
     columns: int
     cost: Cost
+    passes: int
 
     @property
     def facts(self) -> dict[str, object]:
@@ -34,3 +43,10 @@ def steps(problem: GemmProblem, kernel: KernelSpec) -> int:
 def split_steps(problem: GemmProblem, kernel: KernelSpec, splits: int) -> int:
     """Steps of each part; the last one may have fewer."""
     return -(-steps(problem, kernel) // splits)
+
+
+def passes(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> int:
+    """`Choice.passes` of a member."""
+    tile_m: int = kernel.tile["m"]
+    is_held = problem.b_rows * problem.k * problem.element_bytes <= props.mall_bytes
+    return 1 if is_held else -(-problem.m // tile_m)

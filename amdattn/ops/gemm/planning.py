@@ -15,7 +15,7 @@ from amdattn.op.plan import Launch, Plan
 from amdattn.op.workspace import Init, Region, WorkspaceLayout
 from amdattn.ops.gemm import grids
 from amdattn.ops.gemm.arguments import arguments
-from amdattn.ops.gemm.choice import Choice, steps
+from amdattn.ops.gemm.choice import Choice, passes, steps
 from amdattn.ops.gemm.cost import clock_of, cost, cost_of, estimator
 from amdattn.ops.gemm.explanation import kernel_text, splits_text, tiles_text
 from amdattn.ops.gemm.matching import mismatches, most_products
@@ -31,6 +31,9 @@ _MOST_PARTS_OF_TILES = 512  # of kernels for many rows, of all tiles: more fill 
 _MOST_SPLITS = 16  # that are tried: more have never paid in the model
 # Fewer parts unless more save this much: the model is not better than that.
 _WORTH = 0.97
+# Of estimates that are as equal as this, those that ask for B as rarely as possible, where no cache
+# holds it: workgroups that are apart then read it from HBM again, which is not estimated.
+_EQUAL = 0.999
 
 
 def plan_gemm(
@@ -71,7 +74,10 @@ def choose(
         return _least_estimated(problem, props, taking)
     for kernel, splits, columns in _ways(problem, taking):
         if (kernel.name, splits, columns) == (tuned.kernel, tuned.splits, tuned.columns):
-            return Choice(kernel, splits, columns, cost(problem, kernel, splits, columns, props))
+            return Choice(
+                *(kernel, splits, columns, cost(problem, kernel, splits, columns, props)),
+                passes(problem, kernel, props),
+            )
     raise ValueError(_no_such_choice(problem, tuned, choices(problem, props, rows).items))
 
 
@@ -100,9 +106,16 @@ def _least_estimated(
                     estimate = of_kernel.estimate(splits, columns)
                     least = min(least, estimate.clk)
                     found.append((order, splits, columns, estimate))
-    frugal = [way for way in found if way[3].clk * _WORTH <= least]
-    order, splits, columns, estimate = min(frugal, key=lambda way: (way[1], way[3].clk, way[0]))
-    return Choice(taking[order], splits, columns, cost_of(estimate, problem, props))
+    return least_estimated(
+        [
+            Choice(
+                *(taking[order], splits, columns, cost_of(estimate, problem, props)),
+                passes(problem, taking[order], props),
+            )
+            for order, splits, columns, estimate in sorted(found, key=lambda way: way[0])
+            if estimate.clk * _WORTH <= least
+        ]
+    )
 
 
 def _no_such_choice(problem: GemmProblem, tuned: Tuned, choices: Sequence[Choice]) -> str:
@@ -187,6 +200,7 @@ def choices(
         Choice(
             *(kernel, splits, columns),
             cost_of(estimators[kernel].estimate(splits, columns), problem, props),
+            passes(problem, kernel, props),
         )
         for kernel, splits, columns in _ways(problem, taking)
     )
@@ -217,9 +231,15 @@ def _ways(
 
 def least_estimated(choices: Sequence[Choice]) -> Choice:
     """The one that a plan makes where no table says another."""
-    best = min(choices, key=lambda choice: choice.cost.clk)
-    frugal = [choice for choice in choices if choice.cost.clk * _WORTH <= best.cost.clk]
-    return min(frugal, key=lambda choice: (choice.splits, choice.cost.clk))
+    least = min(choice.cost.clk for choice in choices)
+    frugal = [choice for choice in choices if choice.cost.clk * _WORTH <= least]
+    best = min(frugal, key=lambda choice: (choice.splits, choice.cost.clk))
+    equal = [
+        choice
+        for choice in frugal
+        if choice.splits == best.splits and choice.cost.clk * _EQUAL <= best.cost.clk
+    ]
+    return min(equal, key=lambda choice: (choice.passes, choice.cost.clk))
 
 
 def _columns(problem: GemmProblem, kernel: KernelSpec, splits: int) -> list[int]:
