@@ -63,8 +63,8 @@ be run alone: the model gives the same again.
 
 bfloat16, [batch, seqlen, heads, head_dim], no log-sum-exp. Whole operations are over normal random
 numbers; [other inputs](attention-forward-design.md#time-by-inputs) take ours longer, since they
-rescale only when scores outgrow a reference; AITER's, which rescale always, take as long. Of one workgroup
-there are rows over [model-like](../bench.md#inputs) inputs.
+rescale only when scores outgrow a reference; AITER's, which rescale always, take as long. Of one
+workgroup there are rows over [model-like](../bench.md#inputs) inputs.
 
 **Modes are of different arithmetic.** Ours round the probabilities half up in all three, from 128
 columns on (below they are truncated, times a factor), and differ in how they round O. AITER's rtne
