@@ -62,9 +62,9 @@ before it in no number here. Kernels ran one after the other on the same operand
 be run alone: the model gives the same again.
 
 bfloat16, [batch, seqlen, heads, head_dim], no log-sum-exp. Whole operations are over normal random
-numbers; [other inputs](../attention-forward.md#time-by-inputs) take ours longer, since they rescale
-only when scores outgrow a reference; AITER's, which rescale always, take as long. Of one workgroup
-there are rows over [model-like](../bench.md#inputs) inputs.
+numbers; [other inputs](attention-forward-design.md#time-by-inputs) take ours longer, since they
+rescale only when scores outgrow a reference; AITER's, which rescale always, take as long. Of one
+workgroup there are rows over [model-like](../bench.md#inputs) inputs.
 
 **Modes are of different arithmetic.** Ours round the probabilities half up in all three, from 128
 columns on (below they are truncated, times a factor), and differ in how they round O. AITER's rtne
@@ -211,7 +211,7 @@ def _headline(records: Sequence[Record], ghz: float, found: Mapping[str, Loops])
         "## On model-like inputs\n\nOne workgroup of 4096 keys, how many times as long the other "
         "one takes: by default, and the least under any\n[reading](../generated/readings.md) of "
         "what is not known of the hardware: all of them in\n"
-        "[attention-forward.md](../attention-forward.md#on-model-like-inputs-under-every-reading)."
+        "[attention-forward-design.md](attention-forward-design.md#on-model-like-inputs-under-every-reading)."
         "\n",
         attention_readings.summary(found),
         "Whole operations over N(0, 1), without a mask, head_dim 128: the nine shapes of "

@@ -47,7 +47,8 @@ BARS: dict[str, tuple[float | None, float | None, float | None]] = {
 # Of ours, shapes of preset "gluon": share of the matrix peak, and causal rates over the open ones.
 WHOLE = {"b32 h8 s8192 d128": 0.90}
 CAUSAL = {"b32 h8 s8192 d128 causal": 0.93, "b32 h8 s16384 d128 causal": 0.96}
-# Of the matrix limit, what our loop at 128 columns alone reaches (docs/attention-forward.md).
+# Of the matrix limit, what our loop at 128 columns alone reaches:
+# docs/studies/attention-forward-design.md.
 OF_OUR_LOOP = 0.974
 # What is not known of an MI355X's energies, one at a time.
 VARIANTS: dict[str, dict[str, float]] = {

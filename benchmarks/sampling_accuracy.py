@@ -1,8 +1,8 @@
-"""How well sampled launches agree with simulating every workgroup: the table of docs/bench.md.
+"""How well sampled launches agree with simulating every workgroup.
 
     python -m benchmarks.sampling_accuracy [--aiter DIR] [--moonmath DIR] [--triton]
 
-prints it as Markdown; takes some minutes on one core.
+prints the table of docs/studies/sampled-launches.md as Markdown; takes some minutes on one core.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ from amdattn.ops import registry
 from amdattn.ops.gemm import table as gemm_table
 from amdattn.ops.gemm.problem import GemmProblem
 
-# n and k of the products of docs/gemm.md, then of layers of Llama 3, Qwen3 and DeepSeek V3. Larger
-# ones wait for HBM alone, and any choice is near the best.
+# n and k of the products of docs/studies/gemm-design.md, then of layers of Llama 3, Qwen3 and
+# DeepSeek V3. Larger ones wait for HBM alone, and any choice is near the best.
 PRODUCTS = (
     *((2560, 7168), (2880, 7168), (5120, 7168), (7168, 7168), (2112, 7168)),
     *((128, 2880), (640, 2880), (5120, 2880), (2880, 2048), (2880, 4096)),

@@ -5,7 +5,7 @@ CU of an XCD occupied; only the walk over K and V is shorter. How long a workgro
 function of its KV rows follows from two lengths, for every number of workgroups that share a CU; a
 third length says how well, and then takes the place of the shortest. What later workgroups of a CU
 gain from warm caches comes from a launch of two rounds. Launches of little work are simulated in
-full. docs/bench.md has the method and its error.
+full. docs/studies/sampled-launches.md has the method and its error.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The benchmark behind docs/gemm.md runs, and keeps what it knows of peers."""
+"""The benchmark behind docs/studies/gemm-design.md runs, and keeps what it knows of peers."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_objects_by_group_and_queries(objects, tmp_path):
 
 @pytest.mark.parametrize(("dtype", "run"), [("bfloat16", 8), ("int8", 16)])
 def test_packed_caches(objects, dtype, run):
-    """K by runs of columns, V by runs of keys: the places that docs/decode.md states."""
+    """K by runs of columns, V by runs of keys, as docs/studies/decode-design.md states."""
     (attempt,) = aiter_pa.attempts(objects, Shape(1, 1, 8, 1), "bfloat16")
     pages = np.arange(2 * 32 * 3 * 128, dtype=np.int64).reshape(2, 32, 3, 128)
     cut = (pages % 127).astype(np.int8) if dtype == "int8" else pages.astype(np.uint16)

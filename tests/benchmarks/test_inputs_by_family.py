@@ -1,7 +1,7 @@
 """Modelled time of no family of attention depends much on what its inputs hold, at small sizes.
 
 Of the forward kernels by themselves tests/ops/attention/test_time_of_inputs.py holds it; larger
-sizes are in docs/bench.md.
+sizes are in docs/studies/times-by-family.md.
 """
 
 from __future__ import annotations

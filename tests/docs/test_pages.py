@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+import amdattn
 from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.ops import registry
 from tests.support import tiers
 from tests.support.paths import ROOT
 
 DOCS = ROOT / "docs"
+CHANGELOG = ROOT / "CHANGELOG.md"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md")), *sorted(ROOT.glob("examples/*/*.md"))]
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _CODE = re.compile(r"^```.*?^```|`[^`\n]+`", re.M | re.S)
@@ -37,7 +39,7 @@ def dangling(page: Path, text: str) -> Iterator[str]:
             yield link
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, CHANGELOG], ids=lambda page: page.name)
 def test_links(page: Path) -> None:
     assert list(dangling(page, page.read_text(encoding="utf-8"))) == []
 
@@ -78,6 +80,13 @@ def test_no_page_says_that_an_architecture_has_no_constants(arch: str) -> None:
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
         assert not re.search(rf"{arch}: no constants|no {arch} kernels? yet", text), page
+
+
+def test_the_changelog_begins_with_this_version() -> None:
+    versions = re.findall(
+        r"^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d\d-\d\d$", CHANGELOG.read_text(), re.M
+    )
+    assert versions[0] == amdattn.__version__
 
 
 def test_the_index_has_every_page() -> None:

@@ -260,12 +260,13 @@ def _tiles_compared(
         return ""
     clks = ", ".join(f"{c.kernel.tile['q']} rows {c.estimated_clk:.0f} clk" for c in choices)
     saving = f"more than {1 - WORTH:.1%}"
+    estimates = f"; estimates for its tiles (modelled): {clks}"
     if keeps_floats:
-        return f"; of its tiles {clks} (modelled), all in parts"
+        return f"{estimates}, all in parts"
     if not problem.num_splits:
-        return f"; of its tiles {clks} (modelled): fewer rows are taken if they save {saving}"
-    rule = "is never far from the best at batches of " + ", ".join(map(str, _BATCHES))
-    return f"; of its tiles {clks} (modelled): as num_splits is given, that which {rule}"
+        return f"{estimates}; a smaller tile is taken if it saves {saving}"
+    batches = ", ".join(map(str, _BATCHES))
+    return f"{estimates}; as num_splits is given, the tile closest to the best at batches {batches}"
 
 
 def _check_grid(work: WorkMap, kernel: KernelSpec, num_workgroups: int) -> None:

@@ -3,8 +3,8 @@
 They only decide between ways to do the same work. Except where said, they were fitted to what the
 performance model of the virtual device gives for the shipped kernels on an MI300X, at the peak
 clock, at which kernels that wait for memory run. Rates, queues, latencies and matrix instructions
-are the device's own; what is fitted is taken to be the same on every architecture (docs/gemm.md has
-the errors).
+are the device's own; what is fitted is taken to be the same on every architecture
+(docs/studies/gemm-design.md has the errors).
 """
 
 from __future__ import annotations

@@ -447,7 +447,7 @@ def test_the_rule_between_tiles_is_the_one_that_is_printed(batch: int, seqlen: i
     plan = amdattn.plan_attention(batch, seqlen, seqlen, 24, 24, 128, device="MI300X")
     why = str(dict(plan.reasons)["why this kernel"])
     clks = {int(q): float(clk) for q, clk in re.findall(r"(\d+) rows (\d+) clk", why)}
-    assert "fewer rows are taken if they save more than 0.5%" in why
+    assert "a smaller tile is taken if it saves more than 0.5%" in why
     most = max(clks)
     best = min(clks, key=lambda q: clks[q] if q == most else clks[q] / 0.995)
     assert plan.forward.kernel.tile["q"] == best

@@ -27,7 +27,8 @@ CLASSES = {
     ),
     "float16": ("scores of sd 2", "a sink of 10 nats", "a sink of 30 nats"),
 }
-# Of the main kernels at 4096 keys, of the slower architecture: docs/attention-forward.md.
+# Of the main kernels at 4096 keys, of the slower architecture:
+# docs/studies/attention-forward-design.md.
 MANY_KEYS = 4096
 BARS = {
     "attn_fwd_bf16_d128_rtne": {
