@@ -19,7 +19,7 @@ from amdattn.ops.gemm.choice import Choice, passes, steps
 from amdattn.ops.gemm.cost import clock_of, cost, cost_of, estimator
 from amdattn.ops.gemm.explanation import kernel_text, splits_text, tiles_text
 from amdattn.ops.gemm.matching import mismatches, most_products
-from amdattn.ops.gemm.problem import GemmProblem
+from amdattn.ops.gemm.problem import BLOCKS, GemmProblem
 from amdattn.ops.gemm.table import Tuned
 
 GEMM = "gemm_nt"  # of KernelSpec.op
@@ -182,13 +182,14 @@ def choices(
     """
     of_op = candidates(rows, GEMM, props)
     found = [(row, mismatches(row, problem)) for row in of_op]
-    # One of the same type, then of the layout, then for several products, is nearer than others.
+    # One of the same type, then of the layout, the scales, for several products, is nearer.
     rejected = sorted(
         ((row, wrong) for row, wrong in found if wrong),
         key=lambda one: (
             one[0].dtype != problem.dtype,
             ("norms_rows" in one[0].accepts) != (problem.rms_eps is not None),
             one[0].accepts["layout"] != problem.layout,
+            (one[0].accepts["scales"] == [BLOCKS]) != problem.has_blocks,
             any(getattr(problem, x) > most_products(one[0], x) for x in ("batch", "groups")),
             len(one[1]),
         ),
