@@ -7,7 +7,7 @@ from typing import Any
 
 from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.dtypes import as_dtype
-from amdattn.ops.decode.planning import GRID
+from amdattn.ops.cache_attention.decode_planning import GRID
 from build_scripts import preload
 from build_scripts.toolchain import LLVM22
 

@@ -17,7 +17,7 @@ from amdattn.jax.differentiation import apply
 from amdattn.jax.rules import rules
 from amdattn.ops import registry
 from amdattn.ops.attention.call import refuse
-from amdattn.ops.decode.calls import (
+from amdattn.ops.cache_attention.calls import (
     GIVEN,
     SHAPED,
     CacheKey,
@@ -26,10 +26,10 @@ from amdattn.ops.decode.calls import (
     declared,
     problem_of,
 )
-from amdattn.ops.decode.indices import IndexCheck, check_pages
-from amdattn.ops.decode.problem import DecodeProblem
-from amdattn.ops.decode.quantized import BYTES
-from amdattn.ops.prefill.problem import PrefillProblem
+from amdattn.ops.cache_attention.decode_problem import DecodeProblem
+from amdattn.ops.cache_attention.indices import IndexCheck, check_pages
+from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
+from amdattn.ops.cache_attention.quantized import BYTES
 from amdattn.scalars import INT32_MAX, INT32_MIN
 
 _INDICES = ("cache_seqlens", "cache_batch_idx", "cache_leftpad", "block_table")

@@ -136,16 +136,16 @@ OWN: dict[str, dict[str, Any]] = {
     "ops.attention.kv_split.Costs.of_range": {"parts": 1},
     "ops.attention.kv_split.Split": {"part_blocks": 0},
     "ops.attention.work.WorkMap": {"part_blocks": 0, "in_pairs": False},
-    "ops.decode.indices.IndexCheck": {"most": -1, "total": -1},
-    "ops.decode.problem.DecodeProblem": {
+    "ops.cache_attention.indices.IndexCheck": {"most": -1, "total": -1},
+    "ops.cache_attention.decode_problem.DecodeProblem": {
         **{"k_descale": 1.0, "v_descale": 1.0},
         **{"k_descales": False, "v_descales": False},
     },
-    "ops.prefill.problem.PrefillProblem": {
+    "ops.cache_attention.prefill_problem.PrefillProblem": {
         **{"k_descale": 1.0, "v_descale": 1.0},
         **{"k_descales": False, "v_descales": False},
     },
-    "ops.prefill.cases.PrefillCase": {"lengths": (), "chunks": ()},
+    "ops.cache_attention.prefill_cases.PrefillCase": {"lengths": (), "chunks": ()},
     "ops.attention.call.run": {"longest": (0, 0)},  # of q and of k
     "ops.attention_backward.call.run": {"longest": (0, 0)},
     "ops.attention_backward.cases.case": {"seqlen_q": 0, "head_dim": 64},

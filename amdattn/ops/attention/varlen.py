@@ -13,7 +13,7 @@ from amdattn.ops.attention.dense import unpacked
 from amdattn.ops.attention.lengths import lengths_view
 from amdattn.ops.attention.options import Options
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, operand_axes
-from amdattn.ops.prefill.prefill import attend_pages
+from amdattn.ops.cache_attention.ragged import attend_pages
 from amdattn.scalars import INT32_MAX
 
 

@@ -17,7 +17,7 @@ from amdattn.op.nothing import Nothing, made
 from amdattn.op.operands import row_step
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
-from amdattn.ops.decode.indices import IndexCheck
+from amdattn.ops.cache_attention.indices import IndexCheck
 from amdattn.ops.embedding import planning
 from amdattn.ops.embedding.problem import EmbeddingProblem
 from amdattn.scalars import INT32_MAX, INT32_MIN

@@ -20,7 +20,7 @@ from amdattn.op.operands import operand_of, same_elements
 from amdattn.op.outputs import output_view
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
-from amdattn.ops.decode.indices import IndexCheck
+from amdattn.ops.cache_attention.indices import IndexCheck
 from amdattn.ops.rotary import planning
 from amdattn.ops.rotary.problem import RotaryProblem
 from amdattn.scalars import INT32_MAX, INT32_MIN
