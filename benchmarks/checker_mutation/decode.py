@@ -14,8 +14,8 @@ from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
 from amdattn.ops.cache_attention.decode_cases import OPERATION, DecodeCase
-from amdattn.ops.cache_attention.decode_planning import MOST_QUERIES
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
+from amdattn.ops.cache_attention.kernels import MOST_QUERIES
 from amdattn.ops.cache_attention.layouts import CHUNK_BYTES
 from benchmarks.checker_mutation.operation import operation_case
 from benchmarks.checker_mutation.subject import Case, Subject, unwritten

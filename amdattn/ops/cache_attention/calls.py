@@ -13,9 +13,9 @@ from amdattn.device import runtime
 from amdattn.op.indices import private
 from amdattn.op.operands import check_placement
 from amdattn.op.spec import Specs
-from amdattn.ops.cache_attention.decode_planning import MOST_QUERIES
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem, check_layout_of_rows
 from amdattn.ops.cache_attention.indices import check_pages
+from amdattn.ops.cache_attention.kernels import MOST_QUERIES
 from amdattn.ops.cache_attention.layouts import layouts_named
 from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
 from amdattn.ops.cache_attention.quantized import BYTES

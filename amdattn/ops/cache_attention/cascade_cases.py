@@ -20,12 +20,16 @@ from amdattn.ops.cache_attention import cascade_planning as planning
 from amdattn.ops.cache_attention.cascade_command_options import OPTIONS, problem
 from amdattn.ops.cache_attention.cascade_functions import planned
 from amdattn.ops.cache_attention.cascade_plan import CascadePlan
-from amdattn.ops.cache_attention.cascade_planning import CASCADE_MERGE
 from amdattn.ops.cache_attention.cascade_problem import CascadeProblem
 from amdattn.ops.cache_attention.decode_cases import DecodeCase, expected as of_cache
-from amdattn.ops.cache_attention.decode_planning import DECODE, MOST_QUERIES
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
-from amdattn.ops.cache_attention.kernels import CACHE_ROWS, LSE_ROWS
+from amdattn.ops.cache_attention.kernels import (
+    CACHE_ROWS,
+    CASCADE_MERGE,
+    DECODE,
+    LSE_ROWS,
+    MOST_QUERIES,
+)
 from amdattn.ops.cache_attention.layouts import LAYOUTS
 from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
 from amdattn.ops.cache_attention.reference import places, turn

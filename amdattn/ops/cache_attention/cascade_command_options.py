@@ -8,8 +8,8 @@ from typing import Any
 from amdattn.op.options import REQUIRED, Option
 from amdattn.ops.cache_attention.cascade_problem import CascadeProblem
 from amdattn.ops.cache_attention.decode_command_options import OPTIONS as OF_DECODE
-from amdattn.ops.cache_attention.decode_planning import MOST_QUERIES
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
+from amdattn.ops.cache_attention.kernels import MOST_QUERIES
 from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
 
 OPTIONS = (

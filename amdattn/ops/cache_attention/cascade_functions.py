@@ -14,8 +14,8 @@ from amdattn.ops.cache_attention import cascade_planning as planning
 from amdattn.ops.cache_attention.calls import CacheCall, CacheKey, problem_of
 from amdattn.ops.cache_attention.cascade_plan import CascadePlan
 from amdattn.ops.cache_attention.cascade_problem import CascadeProblem
-from amdattn.ops.cache_attention.decode_planning import MOST_QUERIES
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
+from amdattn.ops.cache_attention.kernels import MOST_QUERIES
 from amdattn.ops.cache_attention.layouts import layouts_named
 from amdattn.ops.cache_attention.prefill_plan import PrefillPlan
 from amdattn.ops.cache_attention.prefill_problem import PrefillProblem

@@ -16,22 +16,18 @@ from amdattn.ops.attention import planning as attention
 from amdattn.ops.attention.planning import PlannedAttention
 from amdattn.ops.cache_attention import decode_planning as decode, prefill_planning as prefill
 from amdattn.ops.cache_attention.cascade_problem import CascadeProblem, splits_of_tiles
-from amdattn.ops.cache_attention.decode_problem import DecodeProblem
+from amdattn.ops.cache_attention.decode_problem import DecodeProblem, as_problem
+from amdattn.ops.cache_attention.kernels import CASCADE_MERGE, MERGE_GRID, Operands, replaced
 from amdattn.ops.cache_attention.prefill_planning import (
     SCALES,
-    Operands,
     able,
     kernel_for,
     region_of_scales,
-    replaced,
     rows_launch,
     scaled,
 )
 from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
 
-CASCADE_MERGE = "cascade_merge"  # of KernelSpec.op
-# Of KernelSpec.grid: x = ceil(rows / rows of a workgroup), each lane of which has 8 columns.
-MERGE_GRID = "rows_of_all_queries_and_heads"
 _FLOAT_BYTES = 4
 # What the ways of attending over a prefix take beside their keys, in launches, and how much faster
 # than the last level cache L2s have the keys of a head: fitted to modelled times.
@@ -322,24 +318,26 @@ def _queries(
 ) -> Launch:
     """The launch that copies queries, turned, so many heads of each next to each other."""
     own = problem.own
-    named = {one.name: getattr(own, one.name) for one in dataclasses.fields(DecodeProblem)}
-    named |= {"kv_dtype": own.dtype, "kv_layout": "NHD", "page_size": 0, "num_pages": 0}
-    named |= {"cache_batch_idx": False, "cache_leftpad": False}
-    named |= {f"{x}_{y}": z for x in "kv" for y, z in (("descale", 1.0), ("descales", False))}
-    alone = PrefillProblem(**named, copies="q")
+    # Of the cache only lengths are read, by which queries are turned.
+    alone = as_problem(
+        PrefillProblem,
+        own,
+        **{"kv_dtype": own.dtype, "kv_layout": "NHD", "page_size": 0, "num_pages": 0},
+        **{"cache_batch_idx": False, "cache_leftpad": False, "copies": "q"},
+        **{f"{x}_{y}": z for x in "kv" for y, z in (("descale", 1.0), ("descales", False))},
+    )
     longest = own.max_seqlen_kv if isinstance(own, PrefillProblem) else own.seqlen_kv
-    others: dict[str, Argument] = {
-        **dict.fromkeys(("k", "v", "k_new", "v_new", "k_rows", "v_rows", "q_sums", "kv_sums"), 0),
-        **dict.fromkeys(("cache_batch_idx", "cache_leftpad", "block_table", "seqlen_new"), 0),
-        **dict.fromkeys(("k_new_batch", "k_new_head", "k_new_seq", "k_page", "k_head", "k_seq"), 0),
-        **dict.fromkeys(("v_new_batch", "v_new_head", "v_new_seq", "v_page", "v_head", "v_seq"), 0),
-        "table_stride": 0,
-        "max_seqlen": longest - own.seqlen_new,
-        "q_group": group,
-    }
     kernel = kernel_for(alone, props, rows)
-    launch = rows_launch(alone, kernel, props, frozenset({"q_rows"}), others)
-    launch = dataclasses.replace(launch, writes=frozenset({"q_rows"}), updates=frozenset())
+    launch = rows_launch(alone, kernel, props, frozenset())
+    of_queries = {"q", "q_rows", "rotary_cos", "rotary_sin", "cache_seqlens"}
+    args: dict[str, Argument] = {
+        name: 0
+        if isinstance(value, (Address, Stride)) and value.operand not in of_queries
+        else value
+        for name, value in launch.args
+    }
+    args |= {"seqlen_new": 0, "max_seqlen": longest - own.seqlen_new, "q_group": group}
+    launch = Launch(kernel, launch.grid, tuple(args.items()), frozenset({"q_rows"}))
     return replaced(launch, {"q_rows": (QUERIES, {})})
 
 

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from amdattn import scalars
 from amdattn.ops.attention.problem import AttentionProblem
-from amdattn.ops.cache_attention.decode_problem import MOST_KEYS, DecodeProblem
+from amdattn.ops.cache_attention.decode_problem import MOST_KEYS, DecodeProblem, as_problem
 from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
 from amdattn.scalars import INT32_MAX
 
 _MOST_SPLITS = 16  # of the forward kernels
 _SPLITS = 2, 4, 8, _MOST_SPLITS  # of which the fastest is taken where none is asked for
+# One sequence of keys that all queries see, to which nothing is appended.
+_OF_PREFIX: Mapping[str, Any] = {
+    **{"batch": 1, "seqlen_new": 0, "rotary_dim": 0, "rotary_positions": 0},
+    **dict.fromkeys(
+        ("causal", "sinks", "cache_seqlens", "cache_batch_idx", "cache_leftpad"), False
+    ),
+}
 
 
 def splits_of_tiles(given: int) -> Sequence[int]:
@@ -118,47 +126,17 @@ class CascadeProblem:
     @property
     def decoded(self) -> DecodeProblem:
         """The same as decoding of one sequence that has all queries."""
-        own = self.own
-        keys = self.prefix_pages * own.page_size if self.prefix_pages else self.prefix_len
-        return dataclasses.replace(
-            own,
-            batch=1,
-            seqlen_q=self.queries,
-            seqlen_kv=keys,
-            causal=False,
-            sinks=False,
-            seqlen_new=0,
-            page_size=own.page_size if self.prefix_pages else 0,
-            kv_layout=own.kv_layout if self.prefix_pages else "NHD",
-            num_pages=own.num_pages if self.prefix_pages else 1,
-            rotary_dim=0,
-            rotary_positions=0,
-            cache_seqlens=False,
-            cache_batch_idx=False,
-            cache_leftpad=False,
-        )
+        rows = {"page_size": 0, "num_pages": 1, "kv_layout": "NHD"}
+        changed: dict[str, Any] = {**_OF_PREFIX, **({} if self.prefix_pages else rows)}
+        keys = self.prefix_pages * self.own.page_size or self.prefix_len
+        return dataclasses.replace(self.own, seqlen_q=self.queries, seqlen_kv=keys, **changed)
 
     @property
     def gathered(self) -> PrefillProblem:
         """The copy of a prefix in pages: of one sequence."""
-        own = self.own
-        return PrefillProblem(
-            *(1, 1, self.prefix_pages * own.page_size, own.num_heads_q, own.num_heads_kv),
-            own.head_dim,
-            head_dim_v=own.head_dim_v,
-            dtype=own.dtype,
-            kv_dtype=own.kv_dtype,
-            kv_layout=own.kv_layout,
-            softmax_scale=own.softmax_scale,
-            softcap=own.softcap,
-            k_descale=own.k_descale,
-            v_descale=own.v_descale,
-            k_descales=own.k_descales,
-            v_descales=own.v_descales,
-            page_size=own.page_size,
-            num_pages=own.num_pages,
-            max_seqlen_kv=self.prefix_len,
-        )
+        changed: dict[str, Any] = {**_OF_PREFIX, "rotary_interleaved": True}
+        changed |= {"seqlen_q": 1, "seqlen_kv": self.prefix_pages * self.own.page_size}
+        return as_problem(PrefillProblem, self.own, max_seqlen_kv=self.prefix_len, **changed)
 
     @property
     def text(self) -> str:

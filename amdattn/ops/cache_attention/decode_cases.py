@@ -15,9 +15,9 @@ from amdattn.op.operation import Case, Expected, Operation
 from amdattn.ops.cache_attention import decode_planning as planning
 from amdattn.ops.cache_attention.decode_command_options import OPTIONS, problem
 from amdattn.ops.cache_attention.decode_plan import DecodePlan
-from amdattn.ops.cache_attention.decode_planning import DECODE
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
 from amdattn.ops.cache_attention.functions import planned
+from amdattn.ops.cache_attention.kernels import DECODE, MOST_QUERIES
 from amdattn.ops.cache_attention.layouts import LAYOUTS
 from amdattn.ops.cache_attention.reference import decode
 
@@ -158,7 +158,7 @@ def _case(sizes: _Sizes, lengths: tuple[int, ...] = (), **options: Any) -> Decod
 def _rotary(seqlen_kv: int, dim: int, interleaved: bool) -> dict[str, Any]:
     return {
         "rotary_dim": dim,
-        "rotary_positions": seqlen_kv + planning.MOST_QUERIES,
+        "rotary_positions": seqlen_kv + MOST_QUERIES,
         "rotary_interleaved": interleaved,
     }
 

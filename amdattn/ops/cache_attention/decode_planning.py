@@ -11,16 +11,19 @@ from amdattn.device.manifest import KernelSpec, candidates
 from amdattn.op.choices import Choices, Rejected
 from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
-from amdattn.op.plan import Address, Argument, Launch, PerRun, Plan, Stride
+from amdattn.op.plan import Address, Argument, Launch, PerRun, Plan
 from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
+from amdattn.ops.cache_attention.kernels import (
+    DECODE,
+    DECODE_GRID,
+    MOST_QUERIES,
+    cache_arguments,
+    type_mismatches,
+)
 from amdattn.ops.cache_attention.layouts import LAYOUTS
 from amdattn.scalars import rest_of_float32
 
-DECODE = "attn_decode"  # of KernelSpec.op
-# Of KernelSpec.grid: x = any number of workgroups, which share the work.
-GRID = "shares_of_work"
-MOST_QUERIES = 16
 HEAD_DIM_MULTIPLE = 8  # elements that a lane loads at a time
 # As of the forward kernels: capped scores are right to 2^-21 of the cap.
 _SOFTCAPS = 2.0**-10, 2.0**10
@@ -47,11 +50,7 @@ class Choice:
 
 def mismatches(kernel: KernelSpec, problem: DecodeProblem) -> list[Mismatch]:
     """Everything in `problem` that `kernel` does not implement; empty if it solves it."""
-    found = []
-    if problem.dtype != kernel.dtype:
-        found.append(Mismatch("dtype", problem.dtype, (kernel.dtype,)))
-    if problem.kv_dtype != kernel.params["kv_dtype"]:
-        found.append(Mismatch("kv_dtype", problem.kv_dtype, (kernel.params["kv_dtype"],)))
+    found = type_mismatches(kernel, problem)
     if problem.is_packed != kernel.params["packed"]:
         allowed = [name for name in LAYOUTS if (name != "NHD") == kernel.params["packed"]]
         found.append(Mismatch("kv_layout", problem.kv_layout, tuple(allowed)))
@@ -183,7 +182,7 @@ def build(
 ) -> Plan[DecodeProblem]:
     """The plan of a choice; `keeps_floats`: O stays float32, for a merge with other keys."""
     kernel, count = choice.kernel, choice.num_workgroups
-    kernel.check_grid(GRID)
+    kernel.check_grid(DECODE_GRID)
     workspace = _workspace(problem, kernel, count)
     args = {
         **_arguments(problem, kernel, count, bool(workspace.regions)),
@@ -238,74 +237,13 @@ def _arguments(
     problem: DecodeProblem, kernel: KernelSpec, num_workgroups: int, has_partials: bool
 ) -> dict[str, Argument]:
     p = problem
-
-    def address(name: str, present: bool) -> Argument:
-        return Address(name) if present else 0
-
-    def stride(name: str, axis: str, present: bool = True) -> Argument:
-        return Stride(name, axis) if present else 0
-
-    is_new, is_turned, is_paged = p.seqlen_new > 0, p.rotary_dim > 0, p.page_size > 0
-    axes = {name: layout.axes for name, layout in LAYOUTS[p.kv_layout].items()}
-
-    def of_cache(name: str, axis: str, otherwise: int = 0) -> Argument:
-        return Stride(name, axis) if axis in axes[name][:-1] else otherwise
-
-    left, right = p.window
-    args: dict[str, Argument] = {
-        "q": Address("q"),
-        "k": Address("k_cache"),
-        "v": Address("v_cache"),
-        "o": Address("out"),
-        "lse": address("lse", p.return_lse),
-        "k_new": address("k", is_new),
-        "v_new": address("v", is_new),
-        "rotary_cos": address("rotary_cos", is_turned),
-        "rotary_sin": address("rotary_sin", is_turned),
-        "cache_seqlens": address("cache_seqlens", p.cache_seqlens),
-        "cache_batch_idx": address("cache_batch_idx", p.cache_batch_idx),
-        "cache_leftpad": address("cache_leftpad", p.cache_leftpad),
-        "block_table": address("block_table", is_paged),
-        "sinks": address("sinks", p.sinks),
-        **{f"{x}_scales": address(f"{x}_descale", p.is_scaled(x)) for x in "kv"},
-        "partials": address("partials", has_partials),
-        "counters": address("counters", has_partials),
+    return {
+        **cache_arguments(p),
+        **{x: Address(x) if has_partials else 0 for x in ("partials", "counters")},
         "generation": PerRun() if has_partials else 0,
-        **{f"q_{axis}": Stride("q", axis) for axis in ("batch", "seq", "head")},
-        **{f"o_{axis}": Stride("out", axis) for axis in ("batch", "seq", "head")},
-        **{f"{x}_{a}": of_cache(f"{x}_cache", a) for x in "kv" for a in ("page", "head", "seq")},
-        "k_chunk": of_cache("k_cache", "column_chunk"),
-        "v_column": of_cache("v_cache", "column"),
-        "v_chunk": of_cache("v_cache", "seq_chunk", p.chunk),
-        **{
-            f"{x}_new_{axis}": stride(x, axis, is_new)
-            for x in "kv"
-            for axis in ("batch", "head", "seq")
-        },
-        "table_stride": stride("block_table", "batch", is_paged),
-        "batch": p.batch,
-        "seqlen_q": p.seqlen_q,
-        "seqlen_new": p.seqlen_new,
-        "num_heads_kv": p.num_heads_kv,
-        "group": p.group,
-        "head_dim": p.head_dim,
-        "head_dim_v": p.head_dim_v,
-        "rotary_dim": p.rotary_dim,
-        "rotary_flags": p.rotary_flags,
-        "page_keys": p.page_keys,
-        "page_reciprocal": p.page_reciprocal,
-        "num_pages": p.num_pages,
         "max_seqlen": p.seqlen_kv,
-        "window_left": left,
-        "window_right": right,
         "num_splits": p.num_splits or -most_parts(kernel, p, num_workgroups),
-        **{f"{x}_scale_head": stride(f"{x}_descale", "head", p.is_scaled(x)) for x in "kv"},
-        "k_scale": p.k_descale,
-        "v_scale": p.v_descale,
-        "softmax_scale_log2": p.softmax_scale_log2,
         "softmax_scale_rest": rest_of_float32(p.softmax_scale_log2),
-        "softcap": p.softcap,
         "num_workgroups": num_workgroups,
         "row_tiles": row_tiles(kernel, p),
     }
-    return args

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
+from typing import Any, TypeVar
 
 from amdattn import scalars
 from amdattn.dtypes import FLOAT32, as_dtype
@@ -379,6 +380,15 @@ _IN_SIZES = {
     *(*_COUNTS, "head_dim_v", "dtype", "kv_dtype", "rotary_dtype"),
     *("num_pages", "softmax_scale", "rotary_positions"),
 }
+
+
+Kind = TypeVar("Kind", bound=DecodeProblem)
+
+
+def as_problem(kind: type[Kind], problem: DecodeProblem, **others: Any) -> Kind:
+    """What decoding asks for in `problem` as a problem of this kind, with some `others` instead."""
+    named = {one.name: getattr(problem, one.name) for one in fields(DecodeProblem)}
+    return kind(**{**named, **others})
 
 
 def check_layout_of_rows(kv_layout: str) -> None:

@@ -15,18 +15,25 @@ from amdattn.device.manifest import KernelSpec, candidates
 from amdattn.op.choices import Choices
 from amdattn.op.mismatch import Mismatch
 from amdattn.op.occupancy import workgroups_per_cu
-from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
+from amdattn.op.plan import Address, Argument, Launch, Plan
 from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.attention import planning as attention
 from amdattn.ops.attention.planning import TileChoice
 from amdattn.ops.attention.select import ATTENTION
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
-from amdattn.ops.cache_attention.kernels import CACHE_ROWS, LSE_GRID, LSE_ROWS, ROWS_GRID
+from amdattn.ops.cache_attention.kernels import (
+    CACHE_ROWS,
+    LSE_GRID,
+    LSE_ROWS,
+    ROWS_GRID,
+    Operands,
+    cache_arguments,
+    replaced,
+    type_mismatches,
+)
 from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
 from amdattn.scalars import LOG2_E, rest_of_float32
 
-# Other operands in place of some, by name, with strides that are not those of the operand.
-Operands = Mapping[str, tuple[str, Mapping[str, Argument]]]
 _INT_BYTES = 4
 _LANE_COLUMNS = 8
 _LONG = 3  # pieces of a workgroup: as the performance model has it
@@ -40,11 +47,7 @@ _SCALE_BYTES = 16  # asm_src/attn/head_scales.h
 
 def mismatches(kernel: KernelSpec, problem: PrefillProblem) -> list[Mismatch]:
     """Everything in `problem` that a kernel that copies caches does not take."""
-    found = []
-    if problem.dtype != kernel.dtype:
-        found.append(Mismatch("dtype", problem.dtype, (kernel.dtype,)))
-    if problem.kv_dtype != kernel.params["kv_dtype"]:
-        found.append(Mismatch("kv_dtype", problem.kv_dtype, (kernel.params["kv_dtype"],)))
+    found = type_mismatches(kernel, problem)
     multiple = kernel.accepts["page_size_multiple"]
     if problem.page_size % multiple:
         found.append(Mismatch("page_size", problem.page_size, (f"multiples of {multiple}",)))
@@ -184,28 +187,6 @@ def scaled(launch: Launch) -> Launch:
     return dataclasses.replace(launch, args=tuple(args.items()))
 
 
-def replaced(launch: Launch, operands: Operands) -> Launch:
-    """The launch on other operands."""
-
-    def name(given: str) -> str:
-        return operands.get(given, (given, {}))[0]
-
-    def argument(value: Argument) -> Argument:
-        if isinstance(value, Address):
-            return Address(name(value.operand))
-        if isinstance(value, Stride):
-            other, strides = operands.get(value.operand, (value.operand, {}))
-            return strides.get(value.axis, Stride(other, value.axis))
-        return value
-
-    return dataclasses.replace(
-        launch,
-        args=tuple((field, argument(value)) for field, value in launch.args),
-        writes=frozenset(map(name, launch.writes)),
-        updates=frozenset(map(name, launch.updates)),
-    )
-
-
 def piece_heads(kernel: KernelSpec, problem: PrefillProblem) -> int:
     """Heads of K or of V whose 16 keys a workgroup copies at once.
 
@@ -243,75 +224,34 @@ def rows_launch(
     """The launch that appends and copies to regions; `others` are arguments in place of its own."""
     kernel.check_grid(ROWS_GRID)
     p = problem
-    is_new, is_paged, copies_q = p.seqlen_new > 0, p.page_size > 0, p.copies_queries
-    is_read = is_new or p.copies_keys
-
-    def address(name: str, there: bool) -> Argument:
-        return Address(name) if there else 0
-
-    def stride(name: str, axis: str, there: bool, otherwise: int = 0) -> Argument:
-        return Stride(name, axis) if there else otherwise
-
     count, heads = num_workgroups(kernel, p, props), piece_heads(kernel, p)
-    args: dict[str, Argument] = {
-        **{x: address(f"{x}_cache", is_read) for x in "kv"},
-        **{f"{x}_new": address(x, is_new) for x in "kv"},
-        **{f"{x}_rows": address(f"{x}_rows", p.copies_keys) for x in "kv"},
-        "q": address("q", copies_q),
-        "q_rows": address(_Q, copies_q),
-        "rotary_cos": address("rotary_cos", p.rotary_dim > 0),
-        "rotary_sin": address("rotary_sin", p.rotary_dim > 0),
-        "cu_seqlens_q": address("cu_seqlens_q", p.is_ragged),
-        "cu_seqlens_kv": address("cu_seqlens_kv", p.has_key_sums),
-        **{
-            name: address(name, getattr(p, name))
-            for name in ("cache_seqlens", "cache_batch_idx", "cache_leftpad")
-        },
-        "block_table": address("block_table", is_paged),
-        **{f"{x}_scales": address(f"{x}_descale", p.is_scaled(x)) for x in "kv"},
-        "q_sums": address(_Q_SUMS, not p.is_ragged),
-        "kv_sums": Address(_KV_SUMS),
-        "scales": address(SCALES, p.is_quantized and p.copies_keys),
-        **{f"{x}_{a}": Stride(f"{x}_cache", a) for x in "kv" for a in ("page", "head")},
-        **{
-            f"{x}_new_{axis}": stride(x, axis, is_new)
-            for x in "kv"
-            for axis in ("batch", "head", "seq")
-        },
-        **{f"q_{axis}": stride("q", axis, copies_q) for axis in ("batch", "seq", "head")},
-        "k_seq": Stride("k_cache", "seq"),
-        "k_chunk": stride("k_cache", "column_chunk", p.is_packed, p.chunk),
-        "v_seq": stride("v_cache", "seq", not p.is_packed),
-        "v_column": stride("v_cache", "column", p.is_packed),
-        "v_chunk": stride("v_cache", "seq_chunk", p.kv_layout == "shuffled", p.chunk),
-        **{f"{x}_scale_head": stride(f"{x}_descale", "head", p.is_scaled(x)) for x in "kv"},
-        "table_stride": stride("block_table", "batch", is_paged),
-        **{name: getattr(p, name) for name in ("batch", "seqlen_q", "seqlen_new")},
-        **{name: getattr(p, name) for name in ("num_heads_q", "num_heads_kv")},
+    # What is there besides, and is read or written only then.
+    there = {
+        **{x: p.seqlen_new > 0 or p.copies_keys for x in "kv"},
+        **dict.fromkeys(("q", _Q, "q_batch", "q_seq", "q_head"), p.copies_queries),
+        **dict.fromkeys((_K, _V), p.copies_keys),
+        **{"cu_seqlens_q": p.is_ragged, "cu_seqlens_kv": p.has_key_sums},
+        **{_Q_SUMS: not p.is_ragged, _KV_SUMS: True},
+        SCALES: p.is_quantized and p.copies_keys,
+    }
+    args = cache_arguments(p)
+    args |= {name: args.get(name, Address(name)) if there[name] else 0 for name in there}
+    args |= {
+        "k_chunk": args["k_chunk"] or p.chunk,
         "q_group": p.num_heads_q,
-        **{name: getattr(p, name) for name in ("head_dim", "head_dim_v", "rotary_dim")},
-        "rotary_flags": p.rotary_flags,
         "turns_each": int(p.is_masked),
-        "page_keys": p.page_keys,
-        "page_reciprocal": p.page_reciprocal,
-        "num_pages": p.num_pages,
         "max_seqlen": p.max_seqlen_kv,
         "max_rows": p.max_total_kv,
-        "window_left": p.window[0],
         "num_workgroups": count,
         "pieces": 2 * -(-p.num_heads_kv // heads),
         "piece_heads": heads,
-        "k_scale": p.k_descale,
-        "v_scale": p.v_descale,
-        "softmax_scale_log2": p.softmax_scale_log2,
         "log2_rest": rest_of_float32(p.softcap * LOG2_E or p.softmax_scale_log2),
         "is_capped": int(p.softcap > 0),
         "padding": 0,
     }
-    caches = frozenset({"k_cache", "v_cache"}) if is_new else frozenset()
-    args |= others
-    fields = kernel.kernarg.filled(args)
-    return Launch(kernel, (count, 1 + copies_q, 1), fields, regions | caches, caches)
+    caches = frozenset({"k_cache", "v_cache"} if p.seqlen_new else ())
+    fields = kernel.kernarg.filled({**args, **others})
+    return Launch(kernel, (count, 1 + p.copies_queries, 1), fields, regions | caches, caches)
 
 
 def _lse(problem: PrefillProblem, kernel: KernelSpec) -> Launch:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from amdattn import scalars
 from amdattn.ops.attention.problem import AttentionProblem
-from amdattn.ops.cache_attention.decode_problem import DecodeProblem
+from amdattn.ops.cache_attention.decode_problem import DecodeProblem, as_problem
 from amdattn.scalars import INT32_MAX
 
 COPIES = ("", "q", "kv", "qkv")
@@ -86,9 +86,8 @@ class PrefillProblem(DecodeProblem):
     @staticmethod
     def of(problem: DecodeProblem, max_seqlen_kv: int = 0, copies: str = "") -> PrefillProblem:
         """The same of more queries than kernels of few take."""
-        named = {one.name: getattr(problem, one.name) for one in fields(problem)}
         longest = min(max_seqlen_kv, problem.seqlen_kv)
-        return PrefillProblem(**{**named, "max_seqlen_kv": longest, "copies": copies})
+        return as_problem(PrefillProblem, problem, max_seqlen_kv=longest, copies=copies)
 
     @property
     def is_ragged(self) -> bool:
@@ -170,10 +169,7 @@ class PrefillProblem(DecodeProblem):
         """Sizes and what is less usual."""
         usual = {"max_seqlen_kv": self.seqlen_kv, "copies": "", "total_q": 0}
         usual["max_total_kv"] = self.batch * self.max_seqlen_kv
-        decode = DecodeProblem(
-            **{one.name: getattr(self, one.name) for one in fields(DecodeProblem)}
-        )
-        return decode.brief + "".join(
+        return as_problem(DecodeProblem, self).brief + "".join(
             f" {name}={getattr(self, name)}"
             for name, default in usual.items()
             if getattr(self, name) != default
