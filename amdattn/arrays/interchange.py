@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from amdattn import scalars
 from amdattn.arrays import dlpack
@@ -127,6 +127,13 @@ def _on_view(source: View) -> DeviceArray:
     return DeviceArray(source.address, source.shape, source.strides, source.dtype, memory)
 
 
+class Part(NamedTuple):
+    """A part of a caller's array in place of an array: `as_view` and `like` take it."""
+
+    view: View
+    whole: Any
+
+
 def as_view(x: Any, name: str, stream: int, is_output: bool = False) -> View:
     """See the memory of a caller's array, ready for use on `stream`.
 
@@ -154,6 +161,8 @@ def as_view(x: Any, name: str, stream: int, is_output: bool = False) -> View:
     np = sys.modules.get("numpy")
     if np is not None and isinstance(x, np.ndarray):
         return _numpy_view(x, name, is_output)
+    if type(x) is Part:
+        return x.view
     view = foreign_view(x, name, stream, is_output)
     if view is not None:
         return view
@@ -205,6 +214,8 @@ def like(x: Any, result: NDArray[Any] | DeviceArray) -> Any:
     np = sys.modules.get("numpy")
     if isinstance(x, DeviceArray) or (np is not None and isinstance(x, np.ndarray)):
         return result
+    if type(x) is Part:
+        return like(x.whole, result)
     namespace = getattr(x, "__array_namespace__", None)
     home = namespace() if namespace else sys.modules.get(type(x).__module__.partition(".")[0])
     # JAX may move what is not committed to a device, and what it imports it commits.
