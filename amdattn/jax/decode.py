@@ -146,8 +146,7 @@ def _check_indices(given: Mapping[str, Any], problem: DecodeProblem) -> None:
         assert check is not None
         check(values, name, None, 0)
     if "block_table" in at_hand:
-        lengths = at_hand.get("cache_seqlens", given["cache_seqlens"])
-        check_pages(at_hand["block_table"], lengths, problem, problem.seqlen_q)
+        check_pages({**given, **at_hand}, problem)
 
 
 @functools.partial(jax.jit, static_argnames=("names", "problem"))

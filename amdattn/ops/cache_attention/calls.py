@@ -146,9 +146,7 @@ class CacheCall:
             array, read = self._arrays[name], specs[name].host_check
             if array is not None and read is not None:
                 self.views[name] = read(array, specs[name].title, ordinal, self._stream)
-        if problem.page_size:
-            table, lengths = (self._arrays[name] for name in _PAGES)
-            check_pages(table, lengths, problem, problem.seqlen_q)
+        check_pages(self._arrays, problem)
 
 
 _TENSORS = ("q", "k_cache", "v_cache", "k", "v", "rotary_cos", "rotary_sin")

@@ -5,47 +5,55 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from amdattn.arrays.buffers import View
 from amdattn.device import manifest
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
-from amdattn.op.executor import RunnablePlan
-from amdattn.op.indices import private
-from amdattn.op.plan import Operand, Plan
+from amdattn.op.plan import Operand
+from amdattn.op.signatures import rest_as
 from amdattn.op.spec import OperandSpec, Specs
-from amdattn.op.workspace import WorkspaceLayout
 from amdattn.ops.attention.alignment import misalignment
 from amdattn.ops.attention.select import ATTENTION
 from amdattn.ops.cache_attention.cascade_planning import PREFIX_O, QUERIES, own_plan
 from amdattn.ops.cache_attention.cascade_problem import CascadeProblem
-from amdattn.ops.cache_attention.decode_plan import DecodePlan
-from amdattn.ops.cache_attention.decode_problem import DecodeProblem
-from amdattn.ops.cache_attention.indices import IndexCheck, check_pages
+from amdattn.ops.cache_attention.decode_plan import CachePlan, DecodePlan
+from amdattn.ops.cache_attention.indices import IndexCheck
+from amdattn.ops.cache_attention.operands import in_order, operands
 from amdattn.ops.cache_attention.prefill_plan import PrefillPlan
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    pass
 
-_INT32 = as_dtype("int32")
 _PREFIX = ("k_prefix", "v_prefix")
 
 
-class CascadePlan(RunnablePlan[CascadeProblem]):
+class CascadePlan(CachePlan[CascadeProblem]):
     """A plan that can be run. Made by `plan_cascade`; see `Plan` for what it holds."""
-
-    result_names: ClassVar[tuple[str, ...]] = ("out", "lse")
-    result_labels: ClassVar[tuple[str, ...]] = ("out", "lse")
 
     def operands(self, variant: str) -> Specs:
         """As attention over the cache alone has them, and the prefix."""
         p, own = self.problem, self.problem.own
-        kind = PrefillPlan if p.is_chunked else DecodePlan
-        unplanned: Plan[DecodeProblem] = Plan(own, self.props, (), WorkspaceLayout(), ())
-        specs = dict(kind.of(unplanned).operands(variant))
+        of_prefix = [
+            OperandSpec(
+                *(name, "in", (p.prefix_len, own.num_heads_kv, dim), as_dtype(own.dtype)),
+                ("seq", "head"),
+                present=not p.prefix_pages,
+                condition="prefix_pages",
+                layout="prefix_len, num_heads of k_cache, head_dim",
+            )
+            for name, dim in zip(_PREFIX, (own.head_dim, own.head_dim_v), strict=True)
+        ]
+        table = OperandSpec(
+            *("prefix_table", "in", (p.prefix_pages,), as_dtype("int32"), ()),
+            present=p.prefix_pages > 0,
+            condition="prefix_pages",
+            host_check=IndexCheck((p.prefix_pages,), own.num_pages - 1, "the pages of k_cache"),
+            typical=functools.partial(in_order, own.num_pages, p.prefix_pages),
+        )
+        specs = operands(own, *of_prefix, table)
+        specs["lse"] = dataclasses.replace(specs["lse"], present=p.return_lse)
         least = own.seqlen_q - own.seqlen_new
         if own.causal and least > 0:
             lengths = specs["cache_seqlens"]
@@ -54,30 +62,7 @@ class CascadePlan(RunnablePlan[CascadeProblem]):
             why += " with those of k" * (own.seqlen_new > 0)
             check = dataclasses.replace(lengths.host_check, least=least, why_least=why)
             specs["cache_seqlens"] = dataclasses.replace(lengths, host_check=check)
-        last = {name: specs.pop(name) for name in ("sinks", "out", "lse")}
-        for name, dim in zip(_PREFIX, (own.head_dim, own.head_dim_v), strict=True):
-            specs[name] = OperandSpec(
-                *(name, "in", (p.prefix_len, own.num_heads_kv, dim), as_dtype(own.dtype)),
-                ("seq", "head"),
-                present=not p.prefix_pages,
-                condition="prefix_pages",
-                layout="prefix_len, num_heads of k_cache, head_dim",
-            )
-        specs["prefix_table"] = OperandSpec(
-            *("prefix_table", "in", (p.prefix_pages,), _INT32, ()),
-            present=p.prefix_pages > 0,
-            condition="prefix_pages",
-            host_check=IndexCheck((p.prefix_pages,), own.num_pages - 1, "the pages of k_cache"),
-            typical=partial(_first_pages, p.prefix_pages, own.num_pages),
-        )
-        lse = last["lse"]
-        last["lse"] = OperandSpec(
-            *(lse.name, lse.role, lse.shape, lse.dtype, lse.axes),
-            present=p.return_lse,
-            condition="return_lse",
-            layout=lse.layout,
-        )
-        return specs | last
+        return specs
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
         """What in the address or strides of an operand kernels cannot take."""
@@ -136,30 +121,14 @@ class CascadePlan(RunnablePlan[CascadeProblem]):
         kind = PrefillPlan if self.problem.is_chunked else DecodePlan
         return kind.of(own_plan(self.problem.own, self.props, manifest.kernels()))
 
+    @rest_as(DecodePlan.run)
     def run(
         self,
-        q: Any,
-        k_cache: Any,
-        v_cache: Any,
-        k: Any = None,
-        v: Any = None,
-        *,
-        rotary_cos: Any = None,
-        rotary_sin: Any = None,
-        cache_seqlens: Any = None,
-        cache_batch_idx: Any = None,
-        cache_leftpad: Any = None,
-        block_table: Any = None,
-        sinks: Any = None,
-        k_descale: Any = None,
-        v_descale: Any = None,
+        *arrays: Any,
         k_prefix: Any = None,
         v_prefix: Any = None,
         prefix_table: Any = None,
-        out: Any = None,
-        lse: Any = None,
-        workspace: Any = None,
-        stream: Any = None,
+        **options: Any,
     ) -> Any:
         """Run the plan on arrays of its shapes; parameters and results as `cascade_attention`.
 
@@ -169,24 +138,5 @@ class CascadePlan(RunnablePlan[CascadeProblem]):
             Of `new_workspace`, as `GemmPlan.run` takes it. While a graph is captured it must be
             given.
         """
-        own = self.problem.own
-        given = {"q": q, "k_cache": k_cache, "v_cache": v_cache, "k": k, "v": v}
-        given |= {"rotary_cos": rotary_cos, "rotary_sin": rotary_sin}
-        given |= {"cache_seqlens": cache_seqlens, "cache_batch_idx": cache_batch_idx}
-        given |= {"cache_leftpad": cache_leftpad, "block_table": block_table}
-        given |= {"k_descale": k_descale, "v_descale": v_descale}
-        given |= {"k_prefix": k_prefix, "v_prefix": v_prefix, "prefix_table": prefix_table}
-        given |= {"sinks": sinks}
-        for name in ("block_table", "cache_seqlens") if own.page_size else ():
-            given[name] = private(given[name], name)
-        views, handle = self.views_of(given, stream)
-        if own.page_size:
-            check_pages(given["block_table"], given["cache_seqlens"], own, own.seqlen_q)
-        results = self.execute(q, views, (out, lse), "", handle, workspace)
-        return results if self.problem.return_lse else results[0]
-
-
-def _first_pages(count: int, num_pages: int) -> NDArray[np.int32]:
-    import numpy as np
-
-    return np.resize(np.arange(num_pages), count).astype(np.int32)
+        prefix = {"k_prefix": k_prefix, "v_prefix": v_prefix, "prefix_table": prefix_table}
+        return self._run_on(*arrays, **prefix, **options)

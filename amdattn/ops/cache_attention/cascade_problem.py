@@ -93,7 +93,7 @@ class CascadeProblem:
     @property
     def queries(self) -> int:
         """Of all sequences."""
-        return self.own.batch * self.own.seqlen_q
+        return self.own.queries
 
     @property
     def copies_queries(self) -> bool:

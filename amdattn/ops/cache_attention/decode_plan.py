@@ -2,142 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar
 
-from amdattn.dtypes import FLOAT32, as_dtype
-from amdattn.op.beside import view_beside
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.indices import private
-from amdattn.op.plan import Operand
-from amdattn.op.spec import OperandSpec, Role, Specs
+from amdattn.op.plan import Operand, P
+from amdattn.op.spec import OperandSpec, Specs
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
-from amdattn.ops.cache_attention.indices import (
-    IndexCheck,
-    alike,
-    check_pages,
-    in_order,
-    spread_pages,
-)
-from amdattn.ops.cache_attention.layouts import LAYOUTS
-from amdattn.ops.cache_attention.quantized import AsQuantized, AsScales, normal, ones
+from amdattn.ops.cache_attention.indices import COUNTED, check_pages
+from amdattn.ops.cache_attention.operands import operands
 from amdattn.scalars import INT32_MAX
 
 ALIGN_BYTES = 16  # of what a lane loads at a time
 _STRIDE_MULTIPLE = 8
 # A load's offset has rows of 16 keys, chunks and columns of a head: less than 2^30 bytes.
 _MOST_STRIDE = {"seq": 2**25, "column_chunk": 2**23, "column": 2**20, "seq_chunk": 2**25}
-_ROWS = ("batch", "seq", "head")
 _LOADED = ("q", "k_cache", "v_cache", "k", "v", "out")
 _BY_BLOCKS = ("k_cache", "v_cache", "k", "v")
-_INT32 = as_dtype("int32")
 
 
-class DecodePlan(RunnablePlan[DecodeProblem]):
-    """A plan that can be run. Made by `plan_decode`; see `Plan` for what it holds."""
+class CachePlan(RunnablePlan[P]):
+    """What plans of attention over a cache have in common."""
 
     result_names: ClassVar[tuple[str, ...]] = ("out", "lse")
     result_labels: ClassVar[tuple[str, ...]] = ("out", "lse")
 
+    def _run_on(
+        self,
+        *arrays: Any,
+        out: Any = None,
+        lse: Any = None,
+        workspace: Any = None,
+        stream: Any = None,
+        **others: Any,
+    ) -> Any:
+        """Run on q, the caches, k and v, in this order or by name, and other operands by name."""
+        problem: Any = self.problem
+        given = dict(zip(_LOADED, arrays, strict=False)) | others
+        q = given.get("q")
+        for name in COUNTED if problem.own.page_size else ():
+            given[name] = private(given.get(name), name)
+        specs = self.specs()
+        ordered = {name: given.get(name) for name, spec in specs.items() if spec.role != "out"}
+        views, handle = self.views_of(ordered, stream)
+        check_pages(given, problem.own)
+        results = self.execute(q, views, (out, lse), "", handle, workspace)
+        return results if specs["lse"].present else results[0]
+
+
+class DecodePlan(CachePlan[DecodeProblem]):
+    """A plan that can be run. Made by `plan_decode`; see `Plan` for what it holds."""
+
     def operands(self, variant: str) -> Specs:
         """Q, the caches, what is appended to them, what tells keys from others, out and lse."""
-        p = self.problem
-        element = as_dtype(p.dtype)
-        q = p.batch, p.seqlen_q, p.num_heads_q
-        of_kv = as_dtype(p.kv_dtype)
-        new = p.batch, p.seqlen_new, p.num_heads_kv
-        of_cache: Role = "inout" if p.seqlen_new else "in"
-        layout = "batch, seqlen, num_heads, head_dim of q and k_cache"
-        layouts = LAYOUTS[p.kv_layout]
-        angles = (p.rotary_positions, p.rotary_dim // 2), as_dtype(p.rotary_dtype)
-        table, room = (p.batch, p.pages_of_sequence), p.seqlen_kv - p.seqlen_new
-        appended: dict[str, Any] = {
-            "present": p.seqlen_new > 0,
-            "condition": "seqlen_new",
-            "layout": layout,
-        }
-        turned: dict[str, Any] = {
-            "present": p.rotary_dim > 0,
-            "condition": "rotary_dim",
-            "layout": "positions, rotary_dim / 2",
-        }
-
-        def index(
-            name: str,
-            shape: tuple[int, ...],
-            typical: Callable[[], Any],
-            most: int,
-            why: str,
-            differ: str = "",
-        ) -> OperandSpec:
-            condition = "page_size" if name == "block_table" else name
-            return OperandSpec(
-                *(name, "in", shape, _INT32, ("batch",)[: len(shape) - 1]),
-                present=bool(getattr(p, condition)),
-                condition=condition,
-                host_check=IndexCheck(shape, most, why, differ=differ),
-                typical=typical,
-            )
-
-        specs = (
-            OperandSpec("q", "in", (*q, p.head_dim), element, _ROWS, layout=layout),
-            *(
-                OperandSpec(
-                    *(name, of_cache, p.cache_shape(name), of_kv, layouts[name].axes[:-1]),
-                    layout=layouts[name].text(p.page_size > 0),
-                    host_check=AsQuantized(of_kv) if p.is_quantized else None,
-                    typical=(
-                        partial(normal, p.cache_shape(name), of_kv) if p.is_quantized else None
-                    ),
-                )
-                for name in ("k_cache", "v_cache")
-            ),
-            OperandSpec("k", "in", (*new, p.head_dim), element, _ROWS, **appended),
-            OperandSpec("v", "in", (*new, p.head_dim_v), element, _ROWS, **appended),
-            OperandSpec("rotary_cos", "in", *angles, ("position",), **turned),
-            OperandSpec("rotary_sin", "in", *angles, ("position",), **turned),
-            index(
-                *("cache_seqlens", (p.batch,), partial(alike, room, p.batch), room),
-                "keys that the cache has room for" + " beside those of k" * bool(p.seqlen_new),
-            ),
-            index(
-                *("cache_batch_idx", (p.batch,), partial(in_order, p.num_pages, p.batch)),
-                *(p.num_pages - 1, "the sequences of k_cache"),
-                "k and v would be appended to one sequence twice" * bool(p.seqlen_new),
-            ),
-            index(
-                *("cache_leftpad", (p.batch,), partial(alike, 0, p.batch)),
-                *(p.seqlen_kv, "the rows of a sequence of k_cache"),
-            ),
-            index("block_table", table, partial(spread_pages, table, p.num_pages), -1, ""),
-            *(
-                OperandSpec(
-                    *(name, "in", (p.num_heads_kv, 1), FLOAT32, ("head",)),
-                    present=getattr(p, f"{name}s"),
-                    condition=f"{name}s",
-                    layout="num_heads of k_cache, 1",
-                    host_check=AsScales(p.num_heads_kv, p.batch),
-                    typical=partial(ones, p.num_heads_kv),
-                )
-                for name in ("k_descale", "v_descale")
-            ),
-            OperandSpec(
-                *("sinks", "in", (p.num_heads_q,), FLOAT32, ()),
-                present=p.sinks,
-                condition="sinks",
-                host_check=view_beside,
-                layout="num_heads of q",
-            ),
-            OperandSpec("out", "out", (*q, p.head_dim_v), element, _ROWS, layout=layout),
-            OperandSpec(
-                *("lse", "out", (p.batch, p.num_heads_q, p.seqlen_q), FLOAT32, ("batch", "head")),
-                present=p.return_lse,
-                condition="return_lse",
-                layout="batch, num_heads, seqlen of q",
-            ),
-        )
-        return {spec.name: spec for spec in specs}
+        return operands(self.problem)
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
         """What in the address or strides of an operand kernels cannot take."""
@@ -180,19 +98,14 @@ class DecodePlan(RunnablePlan[DecodeProblem]):
             Of `new_workspace`, as `GemmPlan.run` takes it. While a graph is captured it must be
             given if the plan has one.
         """
-        p = self.problem
-        given = {"q": q, "k_cache": k_cache, "v_cache": v_cache, "k": k, "v": v}
-        given |= {"rotary_cos": rotary_cos, "rotary_sin": rotary_sin}
-        given |= {"cache_seqlens": cache_seqlens, "cache_batch_idx": cache_batch_idx}
-        given |= {"cache_leftpad": cache_leftpad, "block_table": block_table}
-        given |= {"k_descale": k_descale, "v_descale": v_descale, "sinks": sinks}
-        for name in ("block_table", "cache_seqlens") if p.page_size else ():
-            given[name] = private(given[name], name)
-        views, handle = self.views_of(given, stream)
-        if p.page_size:
-            check_pages(given["block_table"], given["cache_seqlens"], p, p.seqlen_q)
-        results = self.execute(q, views, (out, lse), "", handle, workspace)
-        return results if p.return_lse else results[0]
+        return self._run_on(
+            *(q, k_cache, v_cache, k, v),
+            **{"rotary_cos": rotary_cos, "rotary_sin": rotary_sin},
+            **{"cache_seqlens": cache_seqlens, "cache_batch_idx": cache_batch_idx},
+            **{"cache_leftpad": cache_leftpad, "block_table": block_table, "sinks": sinks},
+            **{"k_descale": k_descale, "v_descale": v_descale, "out": out, "lse": lse},
+            **{"workspace": workspace, "stream": stream},
+        )
 
 
 def _misalignment(spec: OperandSpec, operand: Operand) -> str:

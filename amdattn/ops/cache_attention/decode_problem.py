@@ -240,6 +240,43 @@ class DecodeProblem:
                 f"seqlen_kv={self.seqlen_kv} can come to"
             )
 
+    # What chunks of queries may have otherwise.
+
+    @property
+    def total_q(self) -> int:
+        """Rows of chunks of several lengths; 0: all have `seqlen_q`."""
+        return 0
+
+    @property
+    def max_seqlen_kv(self) -> int:
+        """Keys of a sequence, at most."""
+        return self.seqlen_kv
+
+    @property
+    def max_total_kv(self) -> int:
+        """Those of all sequences, at most."""
+        return self.batch * self.max_seqlen_kv
+
+    @property
+    def own(self) -> DecodeProblem:
+        """Attention over the cache alone, as of a cascade."""
+        return self
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether chunks have lengths of their own, and q is the rows of all."""
+        return self.total_q > 0
+
+    @property
+    def has_key_sums(self) -> bool:
+        """Whether keys are counted by sums (cu_seqlens_k)."""
+        return self.is_ragged and not self.cache_seqlens
+
+    @property
+    def queries(self) -> int:
+        """Of all sequences."""
+        return self.total_q or self.batch * self.seqlen_q
+
     @property
     def is_quantized(self) -> bool:
         """Whether elements of the cache have 8 bits, and a scale."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -84,28 +85,6 @@ class IndexCheck:
             )
 
 
-def spread_pages(shape: tuple[int, int], num_pages: int) -> NDArray[np.int32]:
-    """A table whose pages are anywhere in the cache, each once if there are enough."""
-    import numpy as np
-
-    order = np.random.default_rng(0).permutation(num_pages)
-    return np.resize(order, shape).astype(np.int32)
-
-
-def alike(value: int, count: int) -> NDArray[np.int32]:
-    """The same number for every sequence."""
-    import numpy as np
-
-    return np.full(count, value, np.int32)
-
-
-def in_order(num_pages: int, count: int) -> NDArray[np.int32]:
-    """The first sequences of a cache."""
-    import numpy as np
-
-    return np.resize(np.arange(num_pages), count).astype(np.int32)
-
-
 def check_values(values: NDArray[Any], label: str, most: int, why: str) -> None:
     """That indices on the host are in ``0..most``."""
     wrong = (values < 0) | (values > most)
@@ -125,27 +104,26 @@ def check_differ(values: NDArray[Any], label: str, why: str) -> None:
         first[value] = i
 
 
-def check_pages(table: Any, lengths: Any, problem: DecodeProblem, chunks: Any = None) -> None:
+# Operands that tell which pages are used.
+COUNTED = ("block_table", "cache_seqlens", "cu_seqlens_q", "cu_seqlens_kv")
+
+
+def check_pages(given: Mapping[str, Any], problem: DecodeProblem) -> None:
     """That pages on the host are there, as far as is known which are used.
 
     Those that some query sees or that keys are appended to; of lengths that are not known here all
-    that an entry can be, which is -1 where there is none.
-
-    Parameters
-    ----------
-    table : array or None
-        `private`, as lengths are.
-    lengths : array, int or None
-        Of keys, without those that are appended; None: all pages are used.
-    chunks : array, optional
-        How many queries sequences have, if known; else any number up to that of the problem.
+    that an entry can be, which is -1 where there is none. Of operands that are `private`.
     """
     import numpy as np
 
-    p, pages = problem, _on_host(table)
+    p = problem
+    pages = _on_host(given["block_table"]) if p.page_size else None
     if pages is None or pages.ndim != len(("batch", "page")):
         return
     why = "the pages of k_cache"
+    lengths = given["cache_seqlens"]
+    if p.has_key_sums:
+        lengths = _differences(given["cu_seqlens_kv"])
     counts = np.full(1, p.seqlen_kv - p.seqlen_new) if lengths is None else _on_host(lengths)
     if counts is None or counts.size not in (1, len(pages)):
         check_values(np.where(pages == -1, 0, pages), "block_table", p.num_pages - 1, why)
@@ -154,7 +132,8 @@ def check_pages(table: Any, lengths: Any, problem: DecodeProblem, chunks: Any = 
     left, _ = p.window
     ends, begins = counts + p.seqlen_new, np.zeros_like(counts)
     if left >= 0:
-        queries = np.asarray(1 if chunks is None else chunks).reshape(-1, 1)
+        chunks = _on_host(_differences(given["cu_seqlens_q"]) if p.is_ragged else p.seqlen_q)
+        queries = np.ones((1, 1), np.int64) if chunks is None else chunks.reshape(-1, 1)
         begins = np.maximum(ends - queries - left, 0)
     if p.seqlen_new:
         begins = np.minimum(begins, counts)
@@ -172,10 +151,19 @@ def _on_host(array: Any) -> NDArray[Any] | None:
     return array if isinstance(array, np.ndarray) else None
 
 
+def _differences(sums: Any) -> Any:
+    """Lengths of sequences of sums on the host; of others these, which nobody knows here."""
+    import numpy as np
+
+    return np.diff(sums) if isinstance(sums, np.ndarray) else sums
+
+
 def _of_all(value: int, label: str, shape: tuple[int, ...]) -> NDArray[np.int32]:
     """One number that a caller gives for all sequences."""
     if len(shape) != 1:
         raise TypeError(f"{label}={value} must be an array of shape {shape}")
     if abs(value) > INT32_MAX:
         raise ValueError(f"{label}={value} must be in 0..{INT32_MAX}")
-    return alike(value, shape[0])
+    import numpy as np
+
+    return np.full(shape[0], value, np.int32)

@@ -90,16 +90,6 @@ class PrefillProblem(DecodeProblem):
         return as_problem(PrefillProblem, problem, max_seqlen_kv=longest, copies=copies)
 
     @property
-    def is_ragged(self) -> bool:
-        """Whether chunks have lengths of their own, and q is the rows of all."""
-        return self.total_q > 0
-
-    @property
-    def has_key_sums(self) -> bool:
-        """Whether keys are counted by sums (cu_seqlens_k)."""
-        return self.is_ragged and not self.cache_seqlens
-
-    @property
     def must_copy_keys(self) -> bool:
         """Whether no kernel reads keys of such a cache where they are."""
         return self.page_size > 0 or self.is_quantized or self.is_ragged
@@ -113,11 +103,6 @@ class PrefillProblem(DecodeProblem):
     def copies_queries(self) -> bool:
         """Whether queries are."""
         return self.copies.startswith("q")
-
-    @property
-    def queries(self) -> int:
-        """Of all sequences."""
-        return self.total_q or self.batch * self.seqlen_q
 
     @property
     def has_gaps(self) -> bool:

@@ -18,8 +18,9 @@ from amdattn.ops.attention.options import Options
 from amdattn.ops.attention.problem import VARLEN_LAYOUT
 from amdattn.ops.cache_attention import prefill_planning as planning
 from amdattn.ops.cache_attention.calls import declared, shape_of_table
+from amdattn.ops.cache_attention.indices import COUNTED, check_pages
 from amdattn.ops.cache_attention.layouts import layouts_named
-from amdattn.ops.cache_attention.prefill_plan import COUNTED, PrefillPlan, check_pages_of
+from amdattn.ops.cache_attention.prefill_plan import PrefillPlan
 from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
 from amdattn.ops.cache_attention.quantized import BYTES
 
@@ -153,7 +154,7 @@ def attend_pages(
         read = specs[name].host_check
         if specs[name].present and array is not None and read is not None:
             views[name] = read(array, specs[name].title, q_view.ordinal, stream)
-    check_pages_of(p, counted)
+    check_pages(counted, p)
     inputs = tuple([views[name] for name in plan.input_names])
     results = plan.execute(q, inputs, (out, lse), "", stream)
     return results if with_lse else results[0]
