@@ -56,19 +56,19 @@ if TYPE_CHECKING:
     from amdattn.ops.attention_backward.varlen import (
         flash_attn_varlen_backward as flash_attn_varlen_backward,
     )
-    from amdattn.ops.cache_attention.cascade_functions import (
-        cascade_attention as cascade_attention,
-        plan_cascade as plan_cascade,
-    )
     from amdattn.ops.cache_attention.cascade_plan import CascadePlan as CascadePlan
     from amdattn.ops.cache_attention.decode_plan import DecodePlan as DecodePlan
     from amdattn.ops.cache_attention.functions import (
+        cascade_attention as cascade_attention,
         flash_attn_with_kvcache as flash_attn_with_kvcache,
+    )
+    from amdattn.ops.cache_attention.planned import (
+        plan_cascade as plan_cascade,
         plan_decode as plan_decode,
+        plan_prefill as plan_prefill,
         supports_decode as supports_decode,
     )
     from amdattn.ops.cache_attention.prefill_plan import PrefillPlan as PrefillPlan
-    from amdattn.ops.cache_attention.ragged import plan_prefill as plan_prefill
     from amdattn.ops.embedding.embedding import (
         EmbeddingPlan as EmbeddingPlan,
         embedding as embedding,
@@ -141,12 +141,12 @@ _HOME = {
     "flash_attn_varlen_backward": "ops.attention_backward.varlen",
     "plan_attention_backward": "ops.attention_backward.plans",
     "CascadePlan": "ops.cache_attention.cascade_plan",
-    "cascade_attention": "ops.cache_attention.cascade_functions",
-    "plan_cascade": "ops.cache_attention.cascade_functions",
+    "cascade_attention": "ops.cache_attention.functions",
+    "plan_cascade": "ops.cache_attention.planned",
     "DecodePlan": "ops.cache_attention.decode_plan",
     "flash_attn_with_kvcache": "ops.cache_attention.functions",
-    "plan_decode": "ops.cache_attention.functions",
-    "supports_decode": "ops.cache_attention.functions",
+    "plan_decode": "ops.cache_attention.planned",
+    "supports_decode": "ops.cache_attention.planned",
     "EmbeddingPlan": "ops.embedding.embedding",
     "embedding": "ops.embedding.embedding",
     "plan_embedding": "ops.embedding.embedding",
@@ -172,7 +172,7 @@ _HOME = {
     "plan_rms_norm": "ops.norm.rms_norm",
     "rms_norm": "ops.norm.rms_norm",
     "PrefillPlan": "ops.cache_attention.prefill_plan",
-    "plan_prefill": "ops.cache_attention.ragged",
+    "plan_prefill": "ops.cache_attention.planned",
     "QuantizePlan": "ops.quantize.quantize_fp8",
     "plan_quantize_fp8": "ops.quantize.quantize_fp8",
     "quantize_fp8": "ops.quantize.quantize_fp8",

@@ -16,8 +16,7 @@ from amdattn.arrays.buffers import DeviceArray, empty
 from amdattn.arrays.interchange import asarray
 from amdattn.device import runtime
 from amdattn.op.executor import RunnablePlan
-from amdattn.ops.cache_attention.functions import plan_decode
-from amdattn.ops.cache_attention.ragged import plan_prefill
+from amdattn.ops.cache_attention.planned import plan_decode, plan_prefill
 from amdattn.ops.embedding.embedding import plan_embedding
 from amdattn.ops.gemm.plans import plan_gemm
 from amdattn.ops.norm.rms_norm import plan_rms_norm

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from amdattn import scalars
@@ -14,7 +13,7 @@ from amdattn.op.indices import private
 from amdattn.op.operands import check_placement
 from amdattn.op.spec import Specs
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem, check_layout_of_rows
-from amdattn.ops.cache_attention.indices import check_pages
+from amdattn.ops.cache_attention.indices import COUNTED, check_pages
 from amdattn.ops.cache_attention.kernels import MOST_QUERIES
 from amdattn.ops.cache_attention.layouts import layouts_named
 from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
@@ -71,6 +70,45 @@ class CacheOptions(NamedTuple):
         )
 
 
+class CacheArrays(NamedTuple):
+    """The operands of a call, by name; None: not given."""
+
+    q: Any
+    k_cache: Any
+    v_cache: Any
+    k: Any = None
+    v: Any = None
+    rotary_cos: Any = None
+    rotary_sin: Any = None
+    cache_seqlens: Any = None
+    cache_batch_idx: Any = None
+    cache_leftpad: Any = None
+    block_table: Any = None
+    k_descale: Any = None
+    v_descale: Any = None
+    sinks: Any = None
+    cu_seqlens_q: Any = None
+    cu_seqlens_kv: Any = None
+
+    def check_pairs(self) -> None:
+        """That what comes in pairs does."""
+        for pair in (("k", "v"), ("rotary_cos", "rotary_sin")):
+            for name, missing in (pair, pair[::-1]):
+                if getattr(self, name) is not None and getattr(self, missing) is None:
+                    raise ValueError(
+                        f"{name} was given, but {missing}=None; both must be, or neither"
+                    )
+
+    def split(self, *options: Any) -> tuple[CacheArrays, CacheOptions]:
+        """Without scales that are numbers, which are options."""
+        numbers = [None if hasattr(x, "shape") else x for x in (self.k_descale, self.v_descale)]
+        arrays = [x if hasattr(x, "shape") else None for x in (self.k_descale, self.v_descale)]
+        return (
+            self._replace(k_descale=arrays[0], v_descale=arrays[1]),
+            CacheOptions(*options, *numbers),
+        )
+
+
 class CacheKey(NamedTuple):
     """What of a call its plan depends on."""
 
@@ -81,7 +119,9 @@ class CacheKey(NamedTuple):
     return_lse: bool
     is_paged: bool
     options: CacheOptions
-    longest: int
+    longest: int  # keys of a sequence that are declared; 0: none are
+    longest_chunk: int = 0  # of chunks of several lengths, whose rows q has
+    max_total_kv: int = 0
 
 
 class CacheCall:
@@ -95,33 +135,27 @@ class CacheCall:
 
     def __init__(
         self,
-        arrays: Mapping[str, Any],
-        options: tuple[Any, ...],
+        arrays: CacheArrays,
+        options: CacheOptions,
         return_lse: bool,
-        max_seqlen_k: int | None,
+        longest: int,
         stream: int,
+        longest_chunk: int = 0,
+        max_total_kv: int = 0,
     ) -> None:
-        """Read what callers give by name; `options` are those of `CacheOptions`."""
-        check_pairs(arrays)
-        *others, k_descale, v_descale = options
-        scales = {"k_descale": k_descale, "v_descale": v_descale}
-        self._arrays = {
-            **arrays,
-            **{name: x if hasattr(x, "shape") else None for name, x in scales.items()},
-        }
-        asked = CacheOptions(
-            *others, *(None if hasattr(x, "shape") else x for x in scales.values())
-        )
-        if not asked.are_plain:
-            asked = asked.read()
+        """Read what callers give."""
+        arrays.check_pairs()
+        if not options.are_plain:
+            options = options.read()
+        self._arrays = given = arrays._asdict()
         self._stream = stream
+        labels = _RAGGED_LABELS if longest_chunk else {}
         self.views: dict[str, View] = {
-            name: as_view(arrays[name], name, stream)
+            name: as_view(given[name], labels.get(name, name), stream)
             for name in _TENSORS
-            if arrays[name] is not None or name in _NEEDED
+            if given[name] is not None or name in _NEEDED
         }
-        q, table = self.views["q"], arrays["block_table"]
-        self.ordinal = runtime.get(q.ordinal).ordinal
+        q, table = self.views["q"], arrays.block_table
         self.key = CacheKey(
             tuple([self.views[name].shape if name in self.views else () for name in SHAPED]),
             () if table is None else shape_of_table(table),
@@ -129,109 +163,98 @@ class CacheCall:
                 *(q.dtype.name, self.views["k_cache"].dtype.name),
                 self.views["rotary_cos"].dtype.name if "rotary_cos" in self.views else "",
             ),
-            tuple([self._arrays[name] is not None for name in GIVEN]),
-            return_lse,
-            table is not None,
-            asked,
-            declared("max_seqlen_k", max_seqlen_k),
+            tuple([given[name] is not None for name in GIVEN]),
+            *(return_lse, table is not None, options, longest, longest_chunk, max_total_kv),
         )
+
+    @property
+    def ordinal(self) -> int:
+        """The device that runs it."""
+        return runtime.get(self.views["q"].ordinal).ordinal
 
     def complete(self, specs: Specs, problem: DecodeProblem) -> None:
         """See the other operands, as a plan asks for them."""
-        check_placement(self.views)  # those that follow, which go where q is, are not to blame
+        # Those that follow, which go where q is, are not to blame.
+        check_placement({specs[name].title: view for name, view in self.views.items()})
         ordinal = self.views["q"].ordinal
-        for name in _PAGES if problem.page_size else ():  # read once: two checks are of them
-            self._arrays[name] = private(self._arrays[name], name)
+        for name in COUNTED if problem.page_size else ():  # read once: two checks are of them
+            label = specs[name].title if name in specs else name
+            self._arrays[name] = private(self._arrays[name], label)
         for name in _READ:
-            array, read = self._arrays[name], specs[name].host_check
-            if array is not None and read is not None:
+            array, read = self._arrays[name], specs[name].host_check if name in specs else None
+            if array is not None and read is not None and specs[name].present:
                 self.views[name] = read(array, specs[name].title, ordinal, self._stream)
         check_pages(self._arrays, problem)
 
 
 _TENSORS = ("q", "k_cache", "v_cache", "k", "v", "rotary_cos", "rotary_sin")
 _NEEDED = ("q", "k_cache", "v_cache")
-_TOGETHER = (("k", "v"), ("rotary_cos", "rotary_sin"))
+_RAGGED_LABELS = {"k_cache": "k", "v_cache": "v"}
 SHAPED = ("q", "k_cache", "v_cache", "k", "rotary_cos")
 GIVEN = (
     *("cache_seqlens", "cache_batch_idx", "cache_leftpad", "sinks"),
     *("k_descale", "v_descale"),
 )
-_PAGES = ("block_table", "cache_seqlens")
 _READ = (
-    *("cache_seqlens", "cache_batch_idx", "cache_leftpad", "block_table"),
-    *("k_descale", "v_descale", "k_cache", "v_cache", "sinks"),
+    *("cache_seqlens", "cache_batch_idx", "cache_leftpad", "block_table", "cu_seqlens_q"),
+    *("cu_seqlens_kv", "k_descale", "v_descale", "k_cache", "v_cache", "sinks"),
 )
+
+
+def check_axes(key: CacheKey) -> None:
+    """That arrays have as many axes as they should."""
+    layouts, is_ragged = layouts_named(key.options.kv_layout), key.longest_chunk > 0
+    if not key.is_paged:
+        check_layout_of_rows(key.options.kv_layout)
+    axes = _AXES | {name: f"({layout.text(key.is_paged)})" for name, layout in layouts.items()}
+    axes |= {"q": "(total_q, num_heads_q, head_dim)"} if is_ragged else {}
+    for name, shape in zip((*SHAPED, "block_table"), (*key.shapes, key.table), strict=True):
+        if shape and len(shape) != len(axes[name].split(",")):
+            label = _RAGGED_LABELS.get(name, name) if is_ragged else name
+            raise ValueError(f"{label} has shape {shape}; it must be {axes[name]}")
 
 
 def problem_of(key: CacheKey, fp8: str = BYTES, copies: str = "") -> DecodeProblem:
     """Of more queries than decoding kernels take a `PrefillProblem`.
 
-    `fp8` is what bytes of a cache stand for.
+    What else arrays must be than of these shapes follows from it. `fp8` is what bytes of a cache
+    stand for.
     """
-    problem = _problem_of(key, fp8)
-    if problem.seqlen_q <= MOST_QUERIES:
-        return problem
-    return PrefillProblem.of(problem, key.longest, copies)
-
-
-def _problem_of(key: CacheKey, fp8: str) -> DecodeProblem:
-    """What arrays of these shapes ask for; what else they must be follows from it."""
-    shapes, table, dtypes, given, return_lse, is_paged, options, _ = key
+    check_axes(key)
+    shapes, table, dtypes, given, return_lse, is_paged, options, longest, longest_chunk, _ = key
     layouts = layouts_named(options.kv_layout)
-    if not is_paged:
-        check_layout_of_rows(options.kv_layout)
-    axes = _AXES | {name: f"({layout.text(is_paged)})" for name, layout in layouts.items()}
-    names = ("q", "k_cache", "v_cache", "k", "rotary_cos", "block_table")
-    for name, shape in zip(names, (*shapes, table), strict=True):
-        if shape and len(shape) != len(axes[name].split(",")):
-            raise ValueError(f"{name} has shape {shape}; it must be {axes[name]}")
-    q, k_shape, v_shape, k, angles = shapes
+    (*rows, heads, head_dim), k_shape, v_shape, k, angles = shapes
     k_cache, v_cache = layouts["k_cache"].sizes(k_shape), layouts["v_cache"].sizes(v_shape)
     if k and k[1] == 0:
         raise ValueError(f"k has shape {k}; it must have at least one row a sequence, or be None")
-    seqlens, batch_idx, leftpad, sinks, k_descales, v_descales = given
-    return DecodeProblem(
-        batch=q[0],
-        seqlen_q=q[1],
-        seqlen_kv=k_cache["seq"] * (table[1] if is_paged else 1),
-        num_heads_q=q[2],
-        num_heads_kv=k_cache["head"],
-        head_dim=q[3],
-        head_dim_v=v_cache["column"],
-        dtype=dtypes[0],
-        kv_dtype=fp8 if dtypes[1] == BYTES else dtypes[1],
-        softmax_scale=options.softmax_scale,
-        causal=options.causal,
-        window_size=options.window_size,
-        softcap=options.softcap,
-        sinks=sinks,
-        return_lse=return_lse,
-        seqlen_new=k[1] if k else 0,
-        page_size=k_cache["seq"] if is_paged else 0,
-        num_pages=k_cache["page"],
-        rotary_dim=2 * angles[1] if angles else 0,
-        rotary_positions=angles[0] if angles else 0,
-        rotary_interleaved=options.rotary_interleaved,
-        rotary_dtype=dtypes[2],
-        cache_seqlens=seqlens,
-        cache_batch_idx=batch_idx,
-        cache_leftpad=leftpad,
-        num_splits=options.num_splits,
-        kv_layout=options.kv_layout,
-        k_descale=1.0 if options.k_descale is None else options.k_descale,
-        v_descale=1.0 if options.v_descale is None else options.v_descale,
-        k_descales=k_descales,
-        v_descales=v_descales,
-    )
+    capacity = k_cache["seq"] * (table[1] if is_paged else 1)
+    named: dict[str, Any] = dict(zip(_GIVEN_FIELDS, given, strict=True))
+    named |= {name: x for name, x in options._asdict().items() if x is not None}
+    named |= {
+        **{"seqlen_kv": capacity, "num_heads_q": heads, "num_heads_kv": k_cache["head"]},
+        **{"head_dim": head_dim, "head_dim_v": v_cache["column"], "return_lse": return_lse},
+        **{"dtype": dtypes[0], "kv_dtype": fp8 if dtypes[1] == BYTES else dtypes[1]},
+        **{"page_size": k_cache["seq"] if is_paged else 0, "num_pages": k_cache["page"]},
+        **{"seqlen_new": k[1] if k else 0, "rotary_dtype": dtypes[2]},
+    }
+    if angles:
+        named |= {"rotary_dim": 2 * angles[1], "rotary_positions": angles[0]}
+    if longest_chunk:
+        return PrefillProblem(
+            *(table[0], max(1, min(longest_chunk, rows[0]))),
+            total_q=rows[0],
+            max_seqlen_kv=max(1, min(longest, capacity)),
+            max_total_kv=key.max_total_kv,
+            **named,
+        )
+    problem = DecodeProblem(rows[0], rows[1], **named)
+    if problem.seqlen_q <= MOST_QUERIES:
+        return problem
+    return PrefillProblem.of(problem, longest, copies)
 
 
-def check_pairs(arrays: Mapping[str, Any]) -> None:
-    """That what comes in pairs does."""
-    for one, other in _TOGETHER:
-        for name, missing in ((one, other), (other, one)):
-            if arrays[name] is not None and arrays[missing] is None:
-                raise ValueError(f"{name} was given, but {missing}=None; both must be, or neither")
+# Fields of problems that say whether those of GIVEN are.
+_GIVEN_FIELDS = (*GIVEN[:-2], "k_descales", "v_descales")
 
 
 def declared(name: str, most: int | None) -> int:

@@ -18,7 +18,6 @@ from amdattn.ops.attention.scheduling import SCHEDULE
 from amdattn.ops.attention.select import ATTENTION, MERGE
 from amdattn.ops.cache_attention import cascade_planning as planning
 from amdattn.ops.cache_attention.cascade_command_options import OPTIONS, problem
-from amdattn.ops.cache_attention.cascade_functions import planned
 from amdattn.ops.cache_attention.cascade_plan import CascadePlan
 from amdattn.ops.cache_attention.cascade_problem import CascadeProblem
 from amdattn.ops.cache_attention.decode_cases import DecodeCase, expected as of_cache
@@ -31,6 +30,7 @@ from amdattn.ops.cache_attention.kernels import (
     MOST_QUERIES,
 )
 from amdattn.ops.cache_attention.layouts import LAYOUTS
+from amdattn.ops.cache_attention.planned import planned
 from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
 from amdattn.ops.cache_attention.reference import places, turn
 

@@ -16,9 +16,9 @@ from amdattn.ops.cache_attention import decode_planning as planning
 from amdattn.ops.cache_attention.decode_command_options import OPTIONS, problem
 from amdattn.ops.cache_attention.decode_plan import DecodePlan
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
-from amdattn.ops.cache_attention.functions import planned
 from amdattn.ops.cache_attention.kernels import DECODE, MOST_QUERIES
 from amdattn.ops.cache_attention.layouts import LAYOUTS
+from amdattn.ops.cache_attention.planned import planned
 from amdattn.ops.cache_attention.reference import decode
 
 # Largest relative error of one rounding, and half of a denormal.

@@ -1,26 +1,22 @@
-"""Attention over a cache of keys and values: check, plan, run."""
+"""Attention over a cache of keys and values, and over a prefix that sequences share, too."""
 
 from __future__ import annotations
 
 import functools
-from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from amdattn import scalars
-from amdattn.arch.props import DeviceProps, as_device_props
-from amdattn.arrays.buffers import View
-from amdattn.device import manifest, runtime
-from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
-from amdattn.op.mismatch import Support, all_allowed
-from amdattn.ops.cache_attention import decode_planning as planning, no_work
-from amdattn.ops.cache_attention.calls import CacheCall, CacheKey, CacheOptions, problem_of
-from amdattn.ops.cache_attention.decode_plan import DecodePlan
+from amdattn.arrays.interchange import as_view
+from amdattn.device import runtime
+from amdattn.errors import UnsupportedProblem
+from amdattn.ops.cache_attention import no_work
+from amdattn.ops.cache_attention.calls import CacheArrays, CacheCall, CacheKey, declared, problem_of
+from amdattn.ops.cache_attention.cascade_problem import CascadeProblem
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
+from amdattn.ops.cache_attention.layouts import layouts_named
+from amdattn.ops.cache_attention.planned import planned
 from amdattn.ops.cache_attention.prefill_plan import PrefillPlan
 from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
-from amdattn.ops.cache_attention.ragged import planned as prefill_planned
-
-_OPTIONS = CacheOptions._fields
 
 
 def flash_attn_with_kvcache(
@@ -147,127 +143,210 @@ def flash_attn_with_kvcache(
     """
     if alibi_slopes is not None:
         raise UnsupportedProblem("alibi_slopes is not built (have None)")
-    with_lse = scalars.boolean("return_softmax_lse", return_softmax_lse) or lse is not None
-    handle = runtime.stream_handle(stream)
-    arrays = {
-        **{"q": q, "k_cache": k_cache, "v_cache": v_cache, "k": k, "v": v},
-        **{"rotary_cos": rotary_cos, "rotary_sin": rotary_sin, "cache_seqlens": cache_seqlens},
-        **{"cache_batch_idx": cache_batch_idx, "cache_leftpad": cache_leftpad},
-        **{"block_table": block_table, "sinks": sinks},
-    }
-    options = (
-        *(softmax_scale, causal, window_size, softcap, rotary_interleaved, num_splits),
-        *(kv_layout, k_descale, v_descale),
+    return _call(
+        CacheArrays(
+            *(q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx),
+            *(cache_leftpad, block_table, k_descale, v_descale, sinks),
+        ),
+        (softmax_scale, causal, window_size, softcap, rotary_interleaved, num_splits, kv_layout),
+        *(return_softmax_lse, max_seqlen_k, (out, lse), stream),
     )
-    call = CacheCall(arrays, options, with_lse, max_seqlen_k, handle)
-    if no_work.has_none(call.key):
-        again = functools.partial(
-            flash_attn_with_kvcache,
-            **arrays | dict(zip(_OPTIONS, options, strict=True)),
-            return_softmax_lse=with_lse,
-            max_seqlen_k=max_seqlen_k,
-            stream=stream,
-        )
-
-        def planned_as(key: CacheKey) -> DecodeProblem:
-            return _planned_for(call.ordinal, key).problem
-
-        of_call = {"out": out, "lse": lse}
-        return no_work.results(
-            lambda **changed: again(**of_call | changed),
-            *(call, arrays, (out, lse), planned_as, handle),
-        )
-    plan = _planned_for(call.ordinal, call.key)
-    if isinstance(plan, PrefillPlan):
-        copies = plan.to_copy(call.views)
-        if copies != plan.problem.copies:
-            plan = _planned_for(call.ordinal, call.key, copies)
-    call.complete(plan.specs(), plan.problem)
-    inputs: tuple[View, ...] = tuple([call.views[name] for name in plan.input_names])
-    results = plan.execute(q, inputs, (out, lse), "", handle)
-    return results if with_lse else results[0]
 
 
-def plan_decode(
-    batch: int,
-    seqlen_q: int,
-    seqlen_kv: int,
-    num_heads_q: int,
-    num_heads_kv: int,
-    head_dim: int,
+def cascade_attention(
+    q: Any,
+    k_prefix: Any,
+    v_prefix: Any,
+    k_cache: Any,
+    v_cache: Any,
+    k: Any = None,
+    v: Any = None,
+    rotary_cos: Any = None,
+    rotary_sin: Any = None,
+    cache_seqlens: Any = None,
+    cache_batch_idx: Any = None,
+    cache_leftpad: Any = None,
+    block_table: Any = None,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    rotary_interleaved: bool = True,
+    alibi_slopes: None = None,
+    num_splits: int = 0,
+    return_softmax_lse: bool = False,
     *,
-    device: DeviceProps | str,
-    **options: Any,
-) -> DecodePlan:
-    """Plan a call of `flash_attn_with_kvcache`. No device is queried or bound.
+    prefix_table: Any = None,
+    prefix_len: int | None = None,
+    kv_layout: str = "NHD",
+    k_descale: Any = None,
+    v_descale: Any = None,
+    max_seqlen_k: int | None = None,
+    sinks: Any = None,
+    out: Any = None,
+    lse: Any = None,
+    stream: Any = None,
+) -> Any:
+    """Attention over keys that all sequences have first, and over a cache of what each has then.
+
+    As `flash_attn_with_kvcache` of caches that all begin with the prefix, of which the keys and
+    values are read once for all sequences instead of once for each. Both parts are rounded before
+    they are merged. Parameters that are not listed are as `flash_attn_with_kvcache` takes them, of
+    the cache alone: lengths, pages and rows of angles count from behind the prefix.
 
     Parameters
     ----------
-    batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim : int
-        `seqlen_kv` is the greatest length: rows of the cache, or of all pages of a sequence.
-    device : DeviceProps or str
-        `amdattn.device_props()` for the bound device, or a known name such as "MI300X".
-    **options
-        The rest of `DecodeProblem`: head_dim_v, dtype, causal, seqlen_new, page_size, ...
-
-    Raises
-    ------
-    UnsupportedProblem, UnsupportedDeviceError, ValueError, TypeError
-    """
-    problem = DecodeProblem(
-        batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim, **options
-    )
-    return planned(problem, as_device_props(device))
-
-
-def supports_decode(
-    batch: int,
-    seqlen_q: int,
-    seqlen_kv: int,
-    num_heads_q: int,
-    num_heads_kv: int,
-    head_dim: int,
-    *,
-    device: DeviceProps | str,
-    **options: Any,
-) -> Support:
-    """Whether a kernel exists for a well-formed problem; parameters as `plan_decode`.
+    q : array, bfloat16 or float16, (batch, seqlen_q, num_heads_q, head_dim)
+        Every query sees all of the prefix. With `causal` sequences have at least seqlen_q keys
+        behind it, those of k among them.
+    k_prefix, v_prefix : array, like q, (prefix_len, num_heads_kv, head_dim or head_dim_v)
+        None with `prefix_table`.
+    cache_seqlens : int, or array of int32 or int64, (batch,), optional
+        Keys that the cache has of each sequence: those of the prefix are not among them.
+    rotary_cos, rotary_sin : array, like q or float32, (positions, rotary_dim / 2), optional
+        Row p is of the pth position behind the prefix: of a table of all positions
+        ``rotary_cos[prefix_len:]``.
+    block_table : array of int32 or int64, (batch, pages of a sequence), optional
+        Of own keys: of a table whose rows begin with the prefix what is behind that.
+    window_size
+        Must be (-1, -1).
+    prefix_table : array of int32 or int64, (pages of the prefix,), optional
+        The prefix lies in these pages of the caches. They are copied to rows in every call.
+    prefix_len : int, optional
+        With `prefix_table`: keys of the prefix; None: its pages are full.
+    sinks : array, float32, (num_heads_q,), optional
+        Counts once.
 
     Returns
     -------
-    Support
-        True in a condition if `ok`; else `reason`, and `nearest`: arguments to change.
+    out : array, like q, (batch, seqlen_q, num_heads_q, head_dim_v)
+    lse : array, float32, (batch, num_heads_q, seqlen_q)
+        Of all keys.
+
+    Raises
+    ------
+    UnsupportedProblem
+        (a NotImplementedError and ValueError) No kernel does this; the message says what there is.
+    ValueError, TypeError, BufferError
+        Malformed input. Nothing was launched.
+    UnsupportedDeviceError, HipError
+        The device is of another architecture; a HIP call failed.
     """
-    problem = DecodeProblem(
-        batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim, **options
+    if alibi_slopes is not None:
+        raise UnsupportedProblem("alibi_slopes is not built (have None)")
+    rows = {"k_prefix": k_prefix, "v_prefix": v_prefix}
+    for name, x in rows.items():
+        if (x is None) == (prefix_table is None):
+            have = "both were given" if x is not None else "both are None"
+            raise ValueError(
+                f"{name} and prefix_table: {have}; one of them says where the prefix is"
+            )
+    return _call(
+        CacheArrays(
+            *(q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx),
+            *(cache_leftpad, block_table, k_descale, v_descale, sinks),
+        ),
+        (softmax_scale, causal, window_size, softcap, rotary_interleaved, num_splits, kv_layout),
+        *(return_softmax_lse, max_seqlen_k, (out, lse), stream),
+        Prefix(k_prefix, v_prefix, prefix_table, prefix_len),
     )
-    props = as_device_props(device)
-    try:
-        found = planning.choices(problem, props, manifest.kernels())
-    except UnsupportedDeviceError as error:
-        return Support(False, str(error))
-    try:
-        found.require(props)
-    except UnsupportedProblem as error:
-        wrong = all_allowed(found.rejected[0][1], [others for _, others in found.rejected])
-        nearest = {mismatch.argument: mismatch.nearest for mismatch in wrong}
-        return Support(False, str(error), MappingProxyType(nearest))
-    return Support(True, f"kernel {planning.best(found.items).kernel.name}")
+
+
+class Prefix(NamedTuple):
+    """Keys that all sequences have first: rows of arrays, or pages of the cache."""
+
+    k: Any
+    v: Any
+    table: Any
+    keys: int | None  # None: all of them
+
+    def sizes(self, call: CacheCall, stream: int) -> tuple[int, int]:
+        """Keys, and pages that they lie in; of rows the views are added to those of the call."""
+        if self.table is None:
+            call.views |= {
+                f"{x}_prefix": as_view(getattr(self, x), f"{x}_prefix", stream) for x in "kv"
+            }
+            shape = call.views["k_prefix"].shape
+            rows = shape[0] if shape else 0
+            if self.keys is not None and self.keys != rows:
+                raise ValueError(f"prefix_len={self.keys}, but k_prefix has {rows} rows")
+            return rows, 0
+        pages = _pages_of(self.table)
+        layout = layouts_named(call.key.options.kv_layout)["k_cache"]
+        whole = pages * layout.sizes(call.views["k_cache"].shape)["seq"]
+        return whole if self.keys is None else scalars.integer("prefix_len", self.keys), pages
+
+
+def _pages_of(table: Any) -> int:
+    """Of an array, or of pages in a list."""
+    if isinstance(table, (list, tuple, range)):
+        return len(table)
+    shape = getattr(table, "shape", None)
+    if shape is None:
+        raise TypeError(f"prefix_table={table!r} must be an array or a list of pages")
+    if len(shape) != 1:
+        raise ValueError(
+            f"prefix_table has shape {tuple(shape)}; it must be (pages of the prefix,)"
+        )
+    return int(shape[0])
+
+
+def _call(
+    arrays: CacheArrays,
+    options: tuple[Any, ...],
+    return_lse: Any,
+    max_seqlen_k: int | None,
+    given: tuple[Any, Any],
+    stream: Any,
+    prefix: Prefix | None = None,
+) -> Any:
+    """Plan and run a call; `given` are out and lse of the caller."""
+    with_lse = scalars.boolean("return_softmax_lse", return_lse) or given[1] is not None
+    handle = runtime.stream_handle(stream)
+    seen, asked = arrays.split(*options)
+    call = CacheCall(seen, asked, with_lse, declared("max_seqlen_k", max_seqlen_k), handle)
+    of_prefix = None if prefix is None else prefix.sizes(call, handle)
+    if prefix is None and no_work.has_none(call.key):
+
+        def again(given: tuple[Any, Any] = given, **changed: Any) -> Any:
+            others = arrays._replace(**changed)
+            return _call(others, options, with_lse, max_seqlen_k, given, stream)
+
+        def planned_as(key: CacheKey) -> DecodeProblem:
+            found: DecodeProblem = planned_for(call.ordinal, key).problem
+            return found
+
+        return no_work.results(again, call, seen, given, planned_as, handle)
+    plan = planned_for(call.ordinal, call.key, of_prefix)
+    own = plan if prefix is None else plan.own
+    copies = ""
+    if isinstance(own, PrefillPlan):
+        copies = own.to_copy(call.views)
+        copies *= copies != own.problem.copies
+    elif prefix is not None:
+        copies = plan.to_copy(call.views["q"])
+        copies *= copies != plan.problem.copies
+    if copies:
+        plan = planned_for(call.ordinal, call.key, of_prefix, copies)
+    specs = plan.specs()
+    call.complete(specs, plan.problem.own)
+    if prefix is not None and prefix.table is not None:
+        read = specs["prefix_table"].host_check
+        on = call.views["q"].ordinal
+        call.views["prefix_table"] = read(prefix.table, "prefix_table", on, handle)
+    inputs = tuple([call.views[name] for name in plan.input_names])
+    results = plan.execute(arrays.q, inputs, given, "", handle)
+    return results if with_lse else results[0]
 
 
 @functools.lru_cache(maxsize=1024, typed=True)
-def _planned_for(ordinal: int, key: CacheKey, copies: str = "") -> DecodePlan:
-    """Of more queries than decoding kernels take a `PrefillPlan`."""
+def planned_for(
+    ordinal: int, key: CacheKey, of_prefix: tuple[int, int] | None = None, copies: str = ""
+) -> Any:
+    """The plan of a call on a device, by its number; with so many keys and pages of a prefix."""
     props = runtime.get(ordinal).props
-    problem = problem_of(key, props.architecture.fp8, copies)
-    if isinstance(problem, PrefillProblem):
-        return prefill_planned(problem, props)
-    return planned(problem, props)
-
-
-@functools.lru_cache(maxsize=1024)
-def planned(problem: DecodeProblem, props: DeviceProps) -> DecodePlan:
-    """The plan of a problem on a device."""
-    found = planning.choices(problem, props, manifest.kernels())
-    found.require(props)
-    return DecodePlan.of(planning.build(problem, props, planning.best(found.items), found))
+    own = problem_of(key, props.architecture.fp8, copies)
+    if of_prefix is None:
+        return planned(own, props)
+    of_q = "" if isinstance(own, PrefillProblem) else copies
+    return planned(CascadeProblem(own, *of_prefix, key.return_lse, of_q), props)

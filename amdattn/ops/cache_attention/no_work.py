@@ -11,10 +11,8 @@ from amdattn.device import runtime
 from amdattn.op.beside import view_beside
 from amdattn.op.outputs import output_view
 from amdattn.ops.attention import no_work
-from amdattn.ops.cache_attention.calls import CacheCall, CacheKey
+from amdattn.ops.cache_attention.calls import CacheArrays, CacheCall, CacheKey
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
-
-Call = Callable[..., Any]  # `flash_attn_with_kvcache`, by keywords
 
 
 def has_none(key: CacheKey) -> bool:
@@ -23,9 +21,9 @@ def has_none(key: CacheKey) -> bool:
 
 
 def results(
-    again: Call,
+    again: Callable[..., Any],
     call: CacheCall,
-    arrays: dict[str, Any],
+    arrays: CacheArrays,
     given: tuple[Any, Any],
     planned: Callable[[CacheKey], DecodeProblem],
     stream: int,
@@ -35,9 +33,7 @@ def results(
     Parameters
     ----------
     again
-        Makes the same call of other arrays and results, which are its keywords.
-    arrays
-        As they were given, by name.
+        Makes the same call of other results and arrays, which are its keywords.
     given : tuple
         `out` and `lse` of the caller, or None.
     planned
@@ -64,16 +60,16 @@ def results(
         zeros[...] = 0
         if call.views["q"].on_device:
             zeros = upload(zeros, runtime.get(call.views["q"].ordinal))
-        again(q=like(arrays["q"], zeros), out=None, lse=None)
+        again((None, None), q=like(arrays.q, zeros))
     views = tuple(
         None if x is None else output_view(x, name, stream)
         for name, x in zip(("out", "lse"), given, strict=True)
     )
     inputs = {"q": call.views["q"]}
-    if arrays["sinks"] is not None:
-        inputs["sinks"] = view_beside(arrays["sinks"], "sinks", inputs["q"].ordinal, stream)
+    if arrays.sinks is not None:
+        inputs["sinks"] = view_beside(arrays.sinks, "sinks", inputs["q"].ordinal, stream)
     found = no_work.results(
-        arrays["q"], inputs, given, views, key.return_lse, "bshd", stream, problem.head_dim_v
+        arrays.q, inputs, given, views, key.return_lse, "bshd", stream, problem.head_dim_v
     )
     return found if key.return_lse else found[0]
 

@@ -19,10 +19,10 @@ from amdattn.ops.cache_attention import prefill_planning as planning
 from amdattn.ops.cache_attention.decode_cases import DecodeCase, expected as of_sequences
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
 from amdattn.ops.cache_attention.kernels import CACHE_ROWS, LSE_ROWS
+from amdattn.ops.cache_attention.planned import planned
 from amdattn.ops.cache_attention.prefill_command_options import OPTIONS, problem
 from amdattn.ops.cache_attention.prefill_plan import PrefillPlan
 from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
-from amdattn.ops.cache_attention.ragged import planned
 
 # Besides what decoding is wrong by: keys of 8 bits are rounded once with their scales, scores are
 # sums of products that are not exact then.

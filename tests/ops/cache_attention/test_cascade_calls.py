@@ -13,7 +13,7 @@ import pytest
 import amdattn
 from amdattn import asarray, cascade_attention, flash_attn_with_kvcache
 from amdattn.op.comparison import judge
-from amdattn.ops.cache_attention import cascade_functions as cascade, cascade_planning as planning
+from amdattn.ops.cache_attention import cascade_planning as planning, functions as cascade
 from amdattn.ops.cache_attention.cascade_cases import OPERATION, CascadeCase, cases
 from amdattn.ops.cache_attention.cascade_problem import CascadeProblem
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
@@ -36,7 +36,7 @@ def called(p: CascadeProblem, given: dict[str, Any], **more: Any) -> Any:
 
 def forget_plans() -> None:
     cascade.planned.cache_clear()
-    cascade._planned_for.cache_clear()
+    cascade.planned_for.cache_clear()
 
 
 def held(case: CascadeCase, seed: int = 0, on_device: bool = True) -> None:
@@ -124,10 +124,10 @@ def test_caches_of_8_bit_floats() -> None:
 def test_steps_plan_nothing() -> None:
     one = list(cases(None))[1]
     held(one)
-    before = cascade._planned_for.cache_info().misses, cascade.planned.cache_info().misses
+    before = cascade.planned_for.cache_info().misses, cascade.planned.cache_info().misses
     for seed in (1, 2):
         held(dataclasses.replace(one, lengths=(5 * seed, 96)), seed)
-    after = cascade._planned_for.cache_info().misses, cascade.planned.cache_info().misses
+    after = cascade.planned_for.cache_info().misses, cascade.planned.cache_info().misses
     assert before == after
 
 

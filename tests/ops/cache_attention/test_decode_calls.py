@@ -160,8 +160,8 @@ def test_steps_of_decoding_are_attention_of_all_before() -> None:
             )
             must, _ = attention(q, k[:, :step], v[:, :step])
             np.testing.assert_allclose(out.numpy().astype(np.float64), must, atol=0.02)
-            plans = plans or decode._planned_for.cache_info().misses
-            assert decode._planned_for.cache_info().misses == plans
+            plans = plans or decode.planned_for.cache_info().misses
+            assert decode.planned_for.cache_info().misses == plans
         else:
             for cache, x in zip(caches, (k, v), strict=True):
                 host = cache.numpy()

@@ -28,7 +28,7 @@ ROWS = tuple(row for arch in ARCHITECTURES for row in decode_rows(arch))
 @pytest.fixture(autouse=True)
 def made_up_kernels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Plans of kernels that cannot be launched."""
-    caches = decode.planned, decode._planned_for
+    caches = decode.planned, decode.planned_for
     monkeypatch.setattr(manifest, "kernels", lambda: ROWS)
     for cache in caches:
         cache.cache_clear()

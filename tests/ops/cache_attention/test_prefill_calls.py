@@ -249,10 +249,10 @@ def test_steps_plan_nothing() -> None:
     """Lengths and pages on the device: other ones are no other plan, and no other memory."""
     one = case(2, 20, 160, 4, 2, 64, lengths=(33, 100), seqlen_new=20, page_size=16, causal=True)
     held(one, 0)
-    of_caches = [decode._planned_for.cache_info().misses, prefill.planned.cache_info().misses]
+    of_caches = [decode.planned_for.cache_info().misses, prefill.planned.cache_info().misses]
     for seed in (1, 2, 3):
         held(dataclasses.replace(one, lengths=(10 * seed, 140)), seed)
-    found = [decode._planned_for.cache_info().misses, prefill.planned.cache_info().misses]
+    found = [decode.planned_for.cache_info().misses, prefill.planned.cache_info().misses]
     assert found == of_caches
 
 
