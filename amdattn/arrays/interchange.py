@@ -158,11 +158,11 @@ def as_view(x: Any, name: str, stream: int, is_output: bool = False) -> View:
     """
     if isinstance(x, DeviceArray):
         return x.view_on(stream)
+    if type(x) is Part:
+        return x.view
     np = sys.modules.get("numpy")
     if np is not None and isinstance(x, np.ndarray):
         return _numpy_view(x, name, is_output)
-    if type(x) is Part:
-        return x.view
     view = foreign_view(x, name, stream, is_output)
     if view is not None:
         return view

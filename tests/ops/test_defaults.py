@@ -87,8 +87,11 @@ OWN: dict[str, dict[str, Any]] = {
     "cli.bench_llama.llama": {"context": 4096, "prompt": 0},
     # A plan of its own unless another one merges what it finds.
     **{
-        f"ops.{name}.planning.build": {"keeps_floats": False}
-        for name in ("attention", "decode", "prefill")
+        f"ops.{name}.build": {"keeps_floats": False}
+        for name in (
+            *("attention.planning", "cache_attention.decode_planning"),
+            "cache_attention.prefill_planning",
+        )
     },
     "op.indices.private": {"nested": True},
     # As samplers of Hugging Face: everything may be drawn.

@@ -92,21 +92,21 @@ class CacheArrays(NamedTuple):
 
     def check_pairs(self) -> None:
         """That what comes in pairs does."""
-        for pair in (("k", "v"), ("rotary_cos", "rotary_sin")):
-            for name, missing in (pair, pair[::-1]):
-                if getattr(self, name) is not None and getattr(self, missing) is None:
-                    raise ValueError(
-                        f"{name} was given, but {missing}=None; both must be, or neither"
-                    )
+        for one, other in (("k", "v"), ("rotary_cos", "rotary_sin")):
+            given, missing = (one, other) if getattr(self, other) is None else (other, one)
+            if (getattr(self, one) is None) != (getattr(self, other) is None):
+                raise ValueError(f"{given} was given, but {missing}=None; both must be, or neither")
 
     def split(self, *options: Any) -> tuple[CacheArrays, CacheOptions]:
         """Without scales that are numbers, which are options."""
-        numbers = [None if hasattr(x, "shape") else x for x in (self.k_descale, self.v_descale)]
-        arrays = [x if hasattr(x, "shape") else None for x in (self.k_descale, self.v_descale)]
-        return (
-            self._replace(k_descale=arrays[0], v_descale=arrays[1]),
-            CacheOptions(*options, *numbers),
+        scales = self.k_descale, self.v_descale
+        if scales[0] is scales[1] is None:
+            return self, CacheOptions._make((*options, None, None))
+        arrays, numbers = zip(
+            *((x, None) if hasattr(x, "shape") else (None, x) for x in scales), strict=True
         )
+        kept = self._replace(k_descale=arrays[0], v_descale=arrays[1])
+        return kept, CacheOptions._make((*options, *numbers))
 
 
 class CacheKey(NamedTuple):
@@ -174,16 +174,20 @@ class CacheCall:
 
     def complete(self, specs: Specs, problem: DecodeProblem) -> None:
         """See the other operands, as a plan asks for them."""
-        # Those that follow, which go where q is, are not to blame.
-        check_placement({specs[name].title: view for name, view in self.views.items()})
-        ordinal = self.views["q"].ordinal
+        q = self.views["q"]
+        if any([view.ordinal != q.ordinal for view in self.views.values()]):
+            # Those that follow, which go where q is, are not to blame.
+            check_placement({specs[name].title: view for name, view in self.views.items()})
+        arrays = self._arrays
         for name in COUNTED if problem.page_size else ():  # read once: two checks are of them
-            label = specs[name].title if name in specs else name
-            self._arrays[name] = private(self._arrays[name], label)
+            if arrays[name] is not None:
+                arrays[name] = private(arrays[name], specs[name].title if name in specs else name)
         for name in _READ:
-            array, read = self._arrays[name], specs[name].host_check if name in specs else None
-            if array is not None and read is not None and specs[name].present:
-                self.views[name] = read(array, specs[name].title, ordinal, self._stream)
+            if arrays[name] is not None and name in specs:
+                spec = specs[name]
+                if spec.present and spec.host_check is not None:
+                    read = spec.host_check(arrays[name], spec.title, q.ordinal, self._stream)
+                    self.views[name] = read
         check_pages(self._arrays, problem)
 
 

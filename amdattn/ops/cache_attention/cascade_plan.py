@@ -139,4 +139,4 @@ class CascadePlan(CachePlan[CascadeProblem]):
             given.
         """
         prefix = {"k_prefix": k_prefix, "v_prefix": v_prefix, "prefix_table": prefix_table}
-        return self._run_on(*arrays, **prefix, **options)
+        return self._run_on_all(arrays, prefix | options)

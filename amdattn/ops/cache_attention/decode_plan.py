@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from amdattn.op.executor import RunnablePlan
@@ -18,6 +20,7 @@ _STRIDE_MULTIPLE = 8
 # A load's offset has rows of 16 keys, chunks and columns of a head: less than 2^30 bytes.
 _MOST_STRIDE = {"seq": 2**25, "column_chunk": 2**23, "column": 2**20, "seq_chunk": 2**25}
 _LOADED = ("q", "k_cache", "v_cache", "k", "v", "out")
+_NOT_READ = ("out", "lse", "workspace", "stream")
 _BY_BLOCKS = ("k_cache", "v_cache", "k", "v")
 
 
@@ -28,26 +31,29 @@ class CachePlan(RunnablePlan[P]):
     result_labels: ClassVar[tuple[str, ...]] = ("out", "lse")
 
     def _run_on(
-        self,
-        *arrays: Any,
-        out: Any = None,
-        lse: Any = None,
-        workspace: Any = None,
-        stream: Any = None,
-        **others: Any,
+        self, given: dict[str, Any], out: Any, lse: Any, workspace: Any, stream: Any
     ) -> Any:
-        """Run on q, the caches, k and v, in this order or by name, and other operands by name."""
+        """Run on operands by name."""
         problem: Any = self.problem
-        given = dict(zip(_LOADED, arrays, strict=False)) | others
-        q = given.get("q")
         for name in COUNTED if problem.own.page_size else ():
-            given[name] = private(given.get(name), name)
-        specs = self.specs()
-        ordered = {name: given.get(name) for name, spec in specs.items() if spec.role != "out"}
+            if given.get(name) is not None:
+                given[name] = private(given[name], name)
+        ordered = {name: given.get(name) for name in self._takes}
         views, handle = self.views_of(ordered, stream)
-        check_pages(given, problem.own)
-        results = self.execute(q, views, (out, lse), "", handle, workspace)
-        return results if specs["lse"].present else results[0]
+        if problem.own.page_size:
+            check_pages(ordered, problem.own)
+        results = self.execute(given["q"], views, (out, lse), "", handle, workspace)
+        return results if self.specs()["lse"].present else results[0]
+
+    def _run_on_all(self, arrays: tuple[Any, ...], others: Mapping[str, Any]) -> Any:
+        """Run on all that a caller gives: arrays in their order, others by name."""
+        given = {"q": None, **dict(zip(_LOADED, arrays, strict=False)), **others}
+        return self._run_on(given, *[given.pop(name, None) for name in _NOT_READ])
+
+    @functools.cached_property
+    def _takes(self) -> tuple[str, ...]:
+        """What callers may give, in the order of the operands."""
+        return tuple(spec.name for spec in self.specs().values() if spec.role != "out")
 
 
 class DecodePlan(CachePlan[DecodeProblem]):
@@ -98,14 +104,12 @@ class DecodePlan(CachePlan[DecodeProblem]):
             Of `new_workspace`, as `GemmPlan.run` takes it. While a graph is captured it must be
             given if the plan has one.
         """
-        return self._run_on(
-            *(q, k_cache, v_cache, k, v),
-            **{"rotary_cos": rotary_cos, "rotary_sin": rotary_sin},
-            **{"cache_seqlens": cache_seqlens, "cache_batch_idx": cache_batch_idx},
-            **{"cache_leftpad": cache_leftpad, "block_table": block_table, "sinks": sinks},
-            **{"k_descale": k_descale, "v_descale": v_descale, "out": out, "lse": lse},
-            **{"workspace": workspace, "stream": stream},
-        )
+        given = {"q": q, "k_cache": k_cache, "v_cache": v_cache, "k": k, "v": v}
+        given |= {"rotary_cos": rotary_cos, "rotary_sin": rotary_sin}
+        given |= {"cache_seqlens": cache_seqlens, "cache_batch_idx": cache_batch_idx}
+        given |= {"cache_leftpad": cache_leftpad, "block_table": block_table, "sinks": sinks}
+        given |= {"k_descale": k_descale, "v_descale": v_descale}
+        return self._run_on(given, out, lse, workspace, stream)
 
 
 def _misalignment(spec: OperandSpec, operand: Operand) -> str:

@@ -150,4 +150,4 @@ class PrefillPlan(DecodePlan):
             given.
         """
         sums = {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_kv": cu_seqlens_k}
-        return self._run_on(*arrays, **sums, **options)
+        return self._run_on_all(arrays, sums | options)
