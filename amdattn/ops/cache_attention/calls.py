@@ -140,16 +140,15 @@ class CacheCall:
         return_lse: bool,
         longest: int,
         stream: int,
-        longest_chunk: int = 0,
-        max_total_kv: int = 0,
+        of_ragged: tuple[int, int] = (0, 0),
     ) -> None:
-        """Read what callers give."""
+        """Read what callers give; `of_ragged` are the last of `CacheKey`."""
         arrays.check_pairs()
         if not options.are_plain:
             options = options.read()
         self._arrays = given = arrays._asdict()
         self._stream = stream
-        labels = _RAGGED_LABELS if longest_chunk else {}
+        labels = _RAGGED_LABELS if of_ragged[0] else {}
         self.views: dict[str, View] = {
             name: as_view(given[name], labels.get(name, name), stream)
             for name in _TENSORS
@@ -164,7 +163,7 @@ class CacheCall:
                 self.views["rotary_cos"].dtype.name if "rotary_cos" in self.views else "",
             ),
             tuple([given[name] is not None for name in GIVEN]),
-            *(return_lse, table is not None, options, longest, longest_chunk, max_total_kv),
+            *(return_lse, table is not None, options, longest, *of_ragged),
         )
 
     @property

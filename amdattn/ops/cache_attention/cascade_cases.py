@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +16,11 @@ from amdattn.op.operation import Case, Expected, Operation
 from amdattn.ops.attention.scheduling import SCHEDULE
 from amdattn.ops.attention.select import ATTENTION, MERGE
 from amdattn.ops.cache_attention import cascade_planning as planning
-from amdattn.ops.cache_attention.cascade_command_options import OPTIONS, problem
 from amdattn.ops.cache_attention.cascade_plan import CascadePlan
 from amdattn.ops.cache_attention.cascade_problem import CascadeProblem
-from amdattn.ops.cache_attention.decode_cases import DecodeCase, expected as of_cache
-from amdattn.ops.cache_attention.decode_problem import DecodeProblem
+from amdattn.ops.cache_attention.cases import CacheCase, Sizes, expected as of_cache
+from amdattn.ops.cache_attention.command_options import CASCADE_OPTIONS, cascade_problem
+from amdattn.ops.cache_attention.decode_problem import DecodeProblem, as_problem
 from amdattn.ops.cache_attention.kernels import (
     CACHE_ROWS,
     CASCADE_MERGE,
@@ -59,7 +58,7 @@ class CascadeCase(Case[CascadeProblem]):
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
         """Random host arrays by operand, the same for the same seed."""
         p, own = self.problem, self.problem.own
-        made = DecodeCase(own, lengths=self.lengths).inputs(seed)
+        made = CacheCase(own, lengths=self.lengths).inputs(seed)
         rng = np.random.default_rng([seed, p.prefix_len])
         element = as_dtype(own.dtype).numpy()
         sinks = {name: made.pop(name) for name in ("sinks",) if name in made}
@@ -81,21 +80,22 @@ class CascadeCase(Case[CascadeProblem]):
         return made | sinks
 
 
-def _whole(case: CascadeCase, inputs: Mapping[str, NDArray[Any]]) -> DecodeCase:
+def _whole(case: CascadeCase, inputs: Mapping[str, NDArray[Any]]) -> CacheCase:
     """Of the same caches with room for the prefix in front of each sequence's keys."""
     p, own = case.problem, case.problem.own
-    named = {one.name: getattr(own, one.name) for one in dataclasses.fields(DecodeProblem)}
-    named |= {"seqlen_kv": own.seqlen_kv + p.prefix_len, "page_size": 0, "num_pages": own.batch}
-    named |= {"rotary_dim": 0, "rotary_positions": 0, "seqlen_new": 0, "kv_layout": "NHD"}
-    named |= {"cache_batch_idx": False, "cache_leftpad": False, "cache_seqlens": True}
-    return DecodeCase(DecodeProblem(**named))
+    others: dict[str, Any] = {"page_size": 0, "num_pages": own.batch, "kv_layout": "NHD"}
+    others |= {"rotary_dim": 0, "rotary_positions": 0, "seqlen_new": 0, "cache_seqlens": True}
+    others |= {"cache_batch_idx": False, "cache_leftpad": False}
+    return CacheCase(
+        as_problem(DecodeProblem, own, seqlen_kv=own.seqlen_kv + p.prefix_len, **others)
+    )
 
 
 def expected(case: CascadeCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
     """In float64: attention over the prefix and what the cache has then, in one."""
     p, own = case.problem, case.problem.own
     layouts = LAYOUTS[own.kv_layout]
-    after = of_cache(DecodeCase(own, lengths=case.lengths), inputs) if own.seqlen_new else {}
+    after = of_cache(CacheCase(own, lengths=case.lengths), inputs) if own.seqlen_new else {}
     rows = {name: layouts[name].rows(inputs[name]) for name in layouts}
     stored = {
         name: layouts[name].rows(after[name].values).astype(inputs["q"].dtype)
@@ -141,12 +141,8 @@ def expected(case: CascadeCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str,
     return results | {name: after[name] for name in ("k_cache", "v_cache") if name in after}
 
 
-# batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim.
-_Sizes = tuple[int, int, int, int, int, int]
-
-
 def _case(
-    sizes: _Sizes, prefix_len: int, lengths: tuple[int, ...] = (), **options: Any
+    sizes: Sizes, prefix_len: int, lengths: tuple[int, ...] = (), **options: Any
 ) -> CascadeCase:
     kernel, pages = options.pop("kernel", ""), options.pop("prefix_pages", 0)
     with_lse = options.pop("return_lse", True)
@@ -204,8 +200,8 @@ OPERATION: Operation[Any, KernelChoice] = Operation(
     title="attention over a shared prefix and a cache",
     kernel_ops=(CASCADE_MERGE, CACHE_ROWS, ATTENTION, MERGE, SCHEDULE, LSE_ROWS, DECODE),
     plan_type=CascadePlan,
-    options=OPTIONS,
-    problem=problem,
+    options=CASCADE_OPTIONS,
+    problem=cascade_problem,
     choices=planning.choices,
     cost=lambda choice: choice.clk,
     best=planning.best,

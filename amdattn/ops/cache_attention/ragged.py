@@ -66,7 +66,7 @@ def attend_pages(
     )
     with_lse = return_lse or lse is not None
     bounds = max(1, longest[0]), declared("max_total_k", max_total_k)
-    call = CacheCall(arrays, asked, with_lse, longest[1], stream, *bounds)
+    call = CacheCall(arrays, asked, with_lse, longest[1], stream, bounds)
     check_axes(call.key)
     given = out, lse
     if call.views["q"].shape[0] == 0:

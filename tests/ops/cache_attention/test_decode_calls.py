@@ -13,7 +13,8 @@ import amdattn
 from amdattn import asarray, flash_attn_with_kvcache
 from amdattn.device import manifest, runtime
 from amdattn.op.comparison import judge
-from amdattn.ops.cache_attention.decode_cases import OPERATION, DecodeCase
+from amdattn.ops.cache_attention.cases import CacheCase
+from amdattn.ops.cache_attention.decode_cases import OPERATION
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
 
 BF16 = ml_dtypes.bfloat16
@@ -35,7 +36,7 @@ def options_of(problem: DecodeProblem) -> dict[str, Any]:
     return {**options, "return_softmax_lse": problem.return_lse}
 
 
-def held(case: DecodeCase, seed: int = 0, on_device: bool = True) -> None:
+def held(case: CacheCase, seed: int = 0, on_device: bool = True) -> None:
     """A call of the public function against float64, the caches after it among the results."""
     inputs = case.inputs(seed)
     must = OPERATION.reference(case, inputs)
@@ -51,9 +52,9 @@ def held(case: DecodeCase, seed: int = 0, on_device: bool = True) -> None:
         assert compared, f"{case.title}: {name}: {compared.reason}"
 
 
-def case(*sizes: int, lengths: tuple[int, ...] = (), **options: Any) -> DecodeCase:
+def case(*sizes: int, lengths: tuple[int, ...] = (), **options: Any) -> CacheCase:
     options = {"return_lse": True, "cache_seqlens": bool(lengths), **options}
-    return DecodeCase(DecodeProblem(*sizes, **options), lengths=lengths)  # type: ignore[arg-type]
+    return CacheCase(DecodeProblem(*sizes, **options), lengths=lengths)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("num_splits", [0, 1, 3])

@@ -14,7 +14,8 @@ from amdattn import asarray, flash_attn_varlen_func, flash_attn_with_kvcache
 from amdattn.device import runtime
 from amdattn.op.comparison import judge
 from amdattn.ops.cache_attention import functions as decode, ragged as prefill
-from amdattn.ops.cache_attention.prefill_cases import OPERATION, PrefillCase, cases
+from amdattn.ops.cache_attention.cases import CacheCase
+from amdattn.ops.cache_attention.prefill_cases import OPERATION, cases
 from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
 
 BF16 = ml_dtypes.bfloat16
@@ -43,7 +44,7 @@ def called(p: PrefillProblem, given: dict[str, Any], **more: Any) -> Any:
     return flash_attn_varlen_func(**given, **longest, **options, return_lse=p.return_lse)
 
 
-def held(case: PrefillCase, seed: int = 0, on_device: bool = True) -> dict[str, Any]:
+def held(case: CacheCase, seed: int = 0, on_device: bool = True) -> dict[str, Any]:
     """A call of the public function against float64, the caches after it among the results."""
     inputs = case.inputs(seed)
     must = OPERATION.reference(case, inputs)
@@ -61,12 +62,12 @@ def held(case: PrefillCase, seed: int = 0, on_device: bool = True) -> dict[str, 
     return results
 
 
-def case(*sizes: int, lengths: tuple[int, ...] = (), **options: Any) -> PrefillCase:
+def case(*sizes: int, lengths: tuple[int, ...] = (), **options: Any) -> CacheCase:
     chunks = options.pop("chunks", ())
     options = {"return_lse": True, "cache_seqlens": bool(lengths) and not chunks} | options
     options |= {"total_q": sum(chunks)} if chunks else {}
     problem = PrefillProblem(*sizes, **options)  # type: ignore[arg-type]
-    return PrefillCase(problem, lengths=lengths, chunks=chunks)
+    return CacheCase(problem, lengths=lengths, chunks=chunks)
 
 
 def bits(x: Any) -> Any:
@@ -76,7 +77,7 @@ def bits(x: Any) -> Any:
 
 @pytest.mark.parametrize("seed", [pytest.param(0, marks=pytest.mark.slow), 2])
 @pytest.mark.parametrize("one", list(cases(None)), ids=lambda one: one.title)
-def test_cases_as_calls(one: PrefillCase, seed: int) -> None:
+def test_cases_as_calls(one: CacheCase, seed: int) -> None:
     held(one, seed)
 
 
