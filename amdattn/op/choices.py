@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates
@@ -27,6 +27,17 @@ class KernelChoice:
     def facts(self) -> dict[str, object]:
         """What tells it from the others."""
         return {"kernel": self.kernel.name}
+
+
+def clk_of(choice: Any) -> float:
+    """Its estimated clocks."""
+    clk: float = choice.clk
+    return clk
+
+
+def fastest(items: Sequence[C]) -> C:
+    """The one of least estimated time; of equal ones the first."""
+    return min(items, key=clk_of)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ from amdattn.arrays.buffers import View
 from amdattn.device import runtime
 from amdattn.errors import UnsupportedProblem
 from amdattn.op.beside import view_beside
-from amdattn.op.outputs import output_view
 from amdattn.op.stand_ins import one_row
-from amdattn.ops.attention import no_work
+from amdattn.ops.attention import empty
 from amdattn.ops.attention.execution import AttentionPlan
 from amdattn.ops.attention.options import Options, is_window
 from amdattn.ops.attention.plans import planned_for
@@ -119,12 +118,8 @@ def _of_nothing(
     stream: int,
 ) -> tuple[Any, Any]:
     """Results of a call without queries, or without keys; every check is made of it, too."""
-    views = tuple(
-        None if x is None else output_view(x, name, stream)
-        for name, x in zip(("out", "lse"), given, strict=True)
-    )
     named = dict(zip(("q", "k", "v", "sinks"), inputs, strict=False))
-    return no_work.results(like, named, given, views, plan.problem.return_lse, layout, stream)
+    return empty.results(like, named, given, plan.problem.return_lse, layout, stream)
 
 
 def lifted(

@@ -14,7 +14,7 @@ from amdattn.op.beside import view_beside
 from amdattn.op.operands import check_output, check_placement, check_shape
 from amdattn.op.outputs import output_view
 from amdattn.ops.attention.call import lifted
-from amdattn.ops.attention.no_work import write
+from amdattn.ops.attention.empty import write
 from amdattn.ops.attention.options import Options, is_window
 from amdattn.ops.attention_backward.execution import RESULTS, BackwardPlan
 from amdattn.ops.attention_backward.plans import planned_for

@@ -12,10 +12,10 @@ from amdattn.device import runtime
 from amdattn.op.indices import private
 from amdattn.op.operands import check_placement
 from amdattn.op.spec import Specs
-from amdattn.ops.cache_attention.decode_problem import DecodeProblem, check_layout_of_rows
+from amdattn.ops.cache_attention.decode_problem import DecodeProblem
 from amdattn.ops.cache_attention.indices import COUNTED, check_pages
 from amdattn.ops.cache_attention.kernels import MOST_QUERIES
-from amdattn.ops.cache_attention.layouts import layouts_named
+from amdattn.ops.cache_attention.layouts import LAYOUTS, layouts_named
 from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
 from amdattn.ops.cache_attention.quantized import BYTES
 
@@ -206,9 +206,8 @@ _READ = (
 
 def check_axes(key: CacheKey) -> None:
     """That arrays have as many axes as they should."""
-    layouts, is_ragged = layouts_named(key.options.kv_layout), key.longest_chunk > 0
-    if not key.is_paged:
-        check_layout_of_rows(key.options.kv_layout)
+    layouts = layouts_named(key.options.kv_layout, key.is_paged)
+    is_ragged = key.longest_chunk > 0
     axes = _AXES | {name: f"({layout.text(key.is_paged)})" for name, layout in layouts.items()}
     axes |= {"q": "(total_q, num_heads_q, head_dim)"} if is_ragged else {}
     for name, shape in zip((*SHAPED, "block_table"), (*key.shapes, key.table), strict=True):
@@ -225,7 +224,7 @@ def problem_of(key: CacheKey, fp8: str = BYTES, copies: str = "") -> DecodeProbl
     """
     check_axes(key)
     shapes, table, dtypes, given, return_lse, is_paged, options, longest, longest_chunk, _ = key
-    layouts = layouts_named(options.kv_layout)
+    layouts = LAYOUTS[options.kv_layout]
     (*rows, heads, head_dim), k_shape, v_shape, k, angles = shapes
     k_cache, v_cache = layouts["k_cache"].sizes(k_shape), layouts["v_cache"].sizes(v_shape)
     if k and k[1] == 0:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates
-from amdattn.op.choices import Choices, KernelChoice
+from amdattn.op.choices import Choices, KernelChoice, fastest
 from amdattn.op.mismatch import Mismatch
 from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
 from amdattn.op.workspace import Region, WorkspaceLayout
@@ -51,11 +51,6 @@ def choices(
     return Choices(taking, rejected, rows)
 
 
-def best(items: Sequence[KernelChoice]) -> KernelChoice:
-    """The only one."""
-    return items[0]
-
-
 def own_plan(
     problem: DecodeProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Plan[DecodeProblem]:
@@ -65,17 +60,17 @@ def own_plan(
             dataclasses.replace(problem, num_splits=parts)
             for parts in splits_of_tiles(problem.num_splits)
         ]
-        fastest = min(
+        taken = min(
             (
                 (p, *_best_tiles(prefill.choices(p, props, rows), props, problem.num_splits))
                 for p in chunked
             ),
             key=lambda found: found[1].estimated_clk,
         )
-        return prefill.build(fastest[0], props, *fastest[1:], True)
+        return prefill.build(taken[0], props, *taken[1:], True)
     found = decode.choices(problem, props, rows)
     found.require(props)
-    return decode.build(problem, props, decode.best(found.items), found, True)
+    return decode.build(problem, props, fastest(found.items), found, True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +160,7 @@ def _best_tiles(
     """Of given parts that which is taken whatever the batch is, else the fastest of this one."""
     found.require(props)
     if given_splits:
-        return prefill.best(found.items), found
+        return fastest(found.items), found
     return min(found.items, key=lambda choice: choice.estimated_clk), found
 
 

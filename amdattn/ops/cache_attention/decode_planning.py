@@ -168,11 +168,6 @@ def _distance(rejected: Rejected) -> tuple[int, int]:
     return len(wrong), -kernel.params["columns"]
 
 
-def best(items: Sequence[Choice]) -> Choice:
-    """The one of least estimated time."""
-    return min(items, key=lambda choice: choice.clk)
-
-
 def build(
     problem: DecodeProblem,
     props: DeviceProps,

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from amdattn import scalars
 from amdattn.dtypes import FLOAT32, as_dtype
-from amdattn.ops.cache_attention.layouts import CHUNK_BYTES, layouts_named
+from amdattn.ops.cache_attention.layouts import CHUNK_BYTES, LAYOUTS, layouts_named
 from amdattn.scalars import FLOAT32_MAX, INT32_MAX, LOG2_E
 
 # Of positions, which kernels add to each other as int32.
@@ -198,12 +198,8 @@ class DecodeProblem:
                     f"{name} was given, but the cache has elements of type {self.kv_dtype}; it "
                     "must be None there"
                 )
-        layouts_named(self.kv_layout)
-        if not self.is_packed:
-            return
-        if not self.page_size:
-            check_layout_of_rows(self.kv_layout)
-        if self.head_dim % self.chunk:
+        layouts_named(self.kv_layout, self.page_size > 0)
+        if self.is_packed and self.head_dim % self.chunk:
             raise ValueError(
                 f"head_dim={self.head_dim} with kv_layout={self.kv_layout!r} must be a multiple of "
                 f"{self.chunk}, {CHUNK_BYTES} bytes of {self.kv_dtype}"
@@ -306,7 +302,7 @@ class DecodeProblem:
         dim = self.head_dim if name == "k_cache" else self.head_dim_v
         sizes = {"page": self.num_pages, "seq": self.page_keys}
         sizes |= {"head": self.num_heads_kv, "column": dim}
-        return layouts_named(self.kv_layout)[name].shape(sizes, self.chunk)
+        return LAYOUTS[self.kv_layout][name].shape(sizes, self.chunk)
 
     @property
     def _scale(self) -> float:
@@ -426,14 +422,6 @@ def as_problem(kind: type[Kind], problem: DecodeProblem, **others: Any) -> Kind:
     """What decoding asks for in `problem` as a problem of this kind, with some `others` instead."""
     named = {one.name: getattr(problem, one.name) for one in fields(DecodeProblem)}
     return kind(**{**named, **others})
-
-
-def check_layout_of_rows(kv_layout: str) -> None:
-    """That a layout is one of caches without pages."""
-    if kv_layout != "NHD":
-        raise ValueError(
-            f"kv_layout={kv_layout!r} is of caches with pages; block_table must be given"
-        )
 
 
 def _within(name: str, value: object, least: int) -> int:

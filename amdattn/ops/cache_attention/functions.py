@@ -9,7 +9,7 @@ from amdattn import scalars
 from amdattn.arrays.interchange import as_view
 from amdattn.device import runtime
 from amdattn.errors import UnsupportedProblem
-from amdattn.ops.cache_attention import no_work
+from amdattn.ops.cache_attention import empty
 from amdattn.ops.cache_attention.calls import CacheArrays, CacheCall, CacheKey, declared, problem_of
 from amdattn.ops.cache_attention.cascade_problem import CascadeProblem
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
@@ -272,7 +272,7 @@ class Prefix(NamedTuple):
                 raise ValueError(f"prefix_len={self.keys}, but k_prefix has {rows} rows")
             return rows, 0
         pages = _pages_of(self.table)
-        layout = layouts_named(call.key.options.kv_layout)["k_cache"]
+        layout = layouts_named(call.key.options.kv_layout, True)["k_cache"]
         whole = pages * layout.sizes(call.views["k_cache"].shape)["seq"]
         return whole if self.keys is None else scalars.integer("prefix_len", self.keys), pages
 
@@ -306,7 +306,7 @@ def _call(
     seen, asked = arrays.split(*options)
     call = CacheCall(seen, asked, with_lse, declared("max_seqlen_k", max_seqlen_k), handle)
     of_prefix = None if prefix is None else prefix.sizes(call, handle)
-    if prefix is None and no_work.has_none(call.key):
+    if prefix is None and empty.has_none(call.key):
 
         def again(given: tuple[Any, Any] = given, **changed: Any) -> Any:
             others = arrays._replace(**changed)
@@ -316,7 +316,7 @@ def _call(
             found: DecodeProblem = planned_for(call.ordinal, key).problem
             return found
 
-        return no_work.results(again, call, seen, given, planned_as, handle)
+        return empty.results(again, call, seen, given, planned_as, handle)
     plan = planned_for(call.ordinal, call.key, of_prefix)
     own = plan if prefix is None else plan.own
     copies = ""

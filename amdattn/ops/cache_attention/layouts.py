@@ -87,9 +87,11 @@ LAYOUTS: Mapping[str, Mapping[str, CacheLayout]] = {
 }
 
 
-def layouts_named(name: str) -> Mapping[str, CacheLayout]:
-    """Of k_cache and of v_cache; ValueError for an unknown name."""
+def layouts_named(name: str, is_paged: bool) -> Mapping[str, CacheLayout]:
+    """Of k_cache and of v_cache; ValueError for an unknown name, or one that pages alone have."""
     name = scalars.word("kv_layout", name)
     if name not in LAYOUTS:
         raise ValueError(f"kv_layout={name!r} must be one of {', '.join(LAYOUTS)}")
+    if name != "NHD" and not is_paged:
+        raise ValueError(f"kv_layout={name!r} is of caches with pages; block_table must be given")
     return LAYOUTS[name]

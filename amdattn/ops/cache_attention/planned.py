@@ -9,6 +9,7 @@ from typing import Any
 from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.device import manifest
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
+from amdattn.op.choices import fastest
 from amdattn.op.mismatch import Support, all_allowed
 from amdattn.ops.cache_attention import cascade_planning, decode_planning, prefill_planning
 from amdattn.ops.cache_attention.cascade_plan import CascadePlan
@@ -32,7 +33,7 @@ def planned(problem: Any, props: DeviceProps) -> Any:
     planner, kind = _PLANNERS[type(problem)]
     found = planner.choices(problem, props, manifest.kernels())
     found.require(props)
-    return kind.of(planner.build(problem, props, planner.best(found.items), found))
+    return kind.of(planner.build(problem, props, fastest(found.items), found))
 
 
 def plan_decode(
@@ -96,7 +97,7 @@ def supports_decode(
         wrong = all_allowed(found.rejected[0][1], [others for _, others in found.rejected])
         nearest = {mismatch.argument: mismatch.nearest for mismatch in wrong}
         return Support(False, str(error), MappingProxyType(nearest))
-    return Support(True, f"kernel {decode_planning.best(found.items).kernel.name}")
+    return Support(True, f"kernel {fastest(found.items).kernel.name}")
 
 
 def plan_prefill(

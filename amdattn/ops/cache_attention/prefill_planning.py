@@ -75,11 +75,6 @@ def able(problem: DecodeProblem, rows: Sequence[KernelSpec]) -> Sequence[KernelS
     return [row for row in rows if row.op != ATTENTION or row.accepts["max_tile_heads"] == 1]
 
 
-def best(items: Sequence[TileChoice]) -> TileChoice:
-    """The one of least estimated time."""
-    return min(items, key=lambda choice: choice.clk)
-
-
 def kernel_for(
     problem: PrefillProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> KernelSpec:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from amdattn.errors import UnsupportedProblem
-from amdattn.op.outputs import output_view
-from amdattn.ops.attention import no_work
+from amdattn.ops.attention import empty
 from amdattn.ops.attention.options import Options
 from amdattn.ops.attention.problem import VARLEN_LAYOUT
 from amdattn.ops.cache_attention.calls import CacheArrays, CacheCall, check_axes, declared
@@ -70,12 +69,8 @@ def attend_pages(
     check_axes(call.key)
     given = out, lse
     if call.views["q"].shape[0] == 0:
-        made = tuple(
-            None if x is None else output_view(x, name, stream)
-            for name, x in zip(("out", "lse"), given, strict=True)
-        )
         named = dict(zip("qkv", call.views.values(), strict=True))
-        results = no_work.results(q, named, given, made, with_lse, VARLEN_LAYOUT, stream)
+        results = empty.results(q, named, given, with_lse, VARLEN_LAYOUT, stream)
     else:
         plan = planned_for(call.ordinal, call.key)
         call.complete(plan.specs(), plan.problem)

@@ -13,7 +13,7 @@ import amdattn
 from amdattn import asarray, flash_attn_varlen_func, flash_attn_with_kvcache
 from amdattn.device import runtime
 from amdattn.op.comparison import judge
-from amdattn.ops.cache_attention import functions as decode, ragged as prefill
+from amdattn.ops.cache_attention import functions as decode, planned as prefill
 from amdattn.ops.cache_attention.cases import CacheCase
 from amdattn.ops.cache_attention.prefill_cases import OPERATION, cases
 from amdattn.ops.cache_attention.prefill_problem import PrefillProblem

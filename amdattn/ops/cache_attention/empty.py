@@ -9,8 +9,7 @@ from amdattn.arrays.buffers import host_empty, upload
 from amdattn.arrays.interchange import like
 from amdattn.device import runtime
 from amdattn.op.beside import view_beside
-from amdattn.op.outputs import output_view
-from amdattn.ops.attention import no_work
+from amdattn.ops.attention import empty
 from amdattn.ops.cache_attention.calls import CacheArrays, CacheCall, CacheKey
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
 
@@ -61,15 +60,11 @@ def results(
         if call.views["q"].on_device:
             zeros = upload(zeros, runtime.get(call.views["q"].ordinal))
         again((None, None), q=like(arrays.q, zeros))
-    views = tuple(
-        None if x is None else output_view(x, name, stream)
-        for name, x in zip(("out", "lse"), given, strict=True)
-    )
     inputs = {"q": call.views["q"]}
     if arrays.sinks is not None:
         inputs["sinks"] = view_beside(arrays.sinks, "sinks", inputs["q"].ordinal, stream)
-    found = no_work.results(
-        arrays.q, inputs, given, views, key.return_lse, "bshd", stream, problem.head_dim_v
+    found = empty.results(
+        arrays.q, inputs, given, key.return_lse, "bshd", stream, problem.head_dim_v
     )
     return found if key.return_lse else found[0]
 

@@ -11,6 +11,7 @@ from amdattn.arrays.interchange import like
 from amdattn.device import runtime
 from amdattn.dtypes import FLOAT32
 from amdattn.op.operands import check_output, check_placement, check_shape
+from amdattn.op.outputs import output_view
 from amdattn.ops.attention.problem import axis_order
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ def results(
     kind: Any,
     inputs: Mapping[str, View],
     given: tuple[Any, Any],
-    given_views: tuple[View | None, ...],
     with_lse: bool,
     layout: str,
     stream: int,
@@ -33,7 +33,7 @@ def results(
     ----------
     kind
         The array whose kind new results are of.
-    given, given_views
+    given
         `out` and `lse` of the caller, or None.
     with_lse
         Whether it is asked for.
@@ -47,7 +47,11 @@ def results(
     axes = dict(zip(axis_order(layout), q.shape, strict=False))
     if "sinks" in inputs:
         check_shape(inputs["sinks"], "sinks", (axes["head"],), "float32", layout)
-    views = {name: view for name, view in zip(("out", "lse"), given_views, strict=True) if view}
+    views = {
+        name: output_view(x, name, stream)
+        for name, x in zip(("out", "lse"), given, strict=True)
+        if x is not None
+    }
     check_placement({**inputs, **views})
     values = {"out": host_empty((*q.shape[:-1], columns), q.dtype)}
     values["out"][...] = 0
