@@ -10,9 +10,10 @@ from amdattn import scalars
 from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
-from amdattn.device import manifest, runtime
+from amdattn.device import runtime
 from amdattn.dtypes import DType, as_dtype
 from amdattn.op.beside import view_beside
+from amdattn.op.choices import planner
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.head_norm import NORM_EPS
 from amdattn.op.nothing import Nothing, made
@@ -204,14 +205,6 @@ def _planned_for(ordinal: int, problem: RotaryProblem) -> RotaryPlan:
     return planned(problem, runtime.get(ordinal).props)
 
 
-@functools.lru_cache(maxsize=1024)
-def planned(problem: RotaryProblem, props: DeviceProps) -> RotaryPlan:
-    """The plan of a problem on a device."""
-    found = planning.choices(problem, props, manifest.kernels())
-    found.require(props)
-    return RotaryPlan.of(planning.build(problem, props, planning.best(found.items), found))
-
-
 # -- runs ------------------------------------------------------------------------------------------
 
 
@@ -346,3 +339,6 @@ def _weight_spec(
         host_check=view_beside,
         layout="head_dim",
     )
+
+
+planned = planner(planning, RotaryPlan)
