@@ -127,8 +127,8 @@ def main() -> None:
         if options.every:
             times = {_name(one): modelled_us(problem, one, memory, clock) for one in items}
             row["every_us"] = times
-            fastest = min(times, key=times.__getitem__)
-            cells += [fastest, f"{us / times[fastest] - 1:.1%}"]
+            quickest = min(times, key=times.__getitem__)
+            cells += [quickest, f"{us / times[quickest] - 1:.1%}"]
         print(f"| {' | '.join(cells)} |", flush=True)
         rows.append(row)
     met = sum(row["us"] <= row["bar_us"] for row in rows)
