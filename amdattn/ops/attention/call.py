@@ -9,8 +9,8 @@ from amdattn import scalars
 from amdattn.arrays.buffers import View
 from amdattn.device import runtime
 from amdattn.errors import UnsupportedProblem
-from amdattn.op.beside import view_beside
-from amdattn.op.stand_ins import one_row
+from amdattn.op.colocation import view_colocated
+from amdattn.op.zero_operands import one_zero_row
 from amdattn.ops.attention import empty
 from amdattn.ops.attention.execution import AttentionPlan
 from amdattn.ops.attention.options import Options, is_window
@@ -61,7 +61,7 @@ def run(
     q, k, v = views
     inputs = views
     if sinks is not None:
-        inputs = *views, view_beside(sinks, "sinks", q.ordinal, stream)
+        inputs = *views, view_colocated(sinks, "sinks", q.ordinal, stream)
     ordinal = q.ordinal
     if ordinal is None:
         ordinal = runtime.get().ordinal
@@ -78,7 +78,7 @@ def run(
         if type(layout) is not str or not options.are_plain:
             layout, options = scalars.word("layout", layout), options.read()
         elif layout == VARLEN_LAYOUT and q.shape[0] and batch and 0 in k.shape:
-            views = q, one_row(k), one_row(v)  # which are of no sequence
+            views = q, one_zero_row(k), one_zero_row(v)  # which are of no sequence
         elif 0 in q.shape or 0 in k.shape or (lengths and batch == 0):
             shapes = lifted([view.shape for view in views], lengths, layout)
             batch = max(1, batch) if lengths else 0

@@ -8,7 +8,7 @@ from typing import Any
 from amdattn.arrays.buffers import host_empty, upload
 from amdattn.arrays.interchange import like
 from amdattn.device import runtime
-from amdattn.op.beside import view_beside
+from amdattn.op.colocation import view_colocated
 from amdattn.ops.attention import empty
 from amdattn.ops.cache_attention.calls import CacheArrays, CacheCall, CacheKey
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
@@ -62,7 +62,7 @@ def results(
         again((None, None), q=like(arrays.q, zeros))
     inputs = {"q": call.views["q"]}
     if arrays.sinks is not None:
-        inputs["sinks"] = view_beside(arrays.sinks, "sinks", inputs["q"].ordinal, stream)
+        inputs["sinks"] = view_colocated(arrays.sinks, "sinks", inputs["q"].ordinal, stream)
     found = empty.results(
         arrays.q, inputs, given, key.return_lse, "bshd", stream, problem.head_dim_v
     )

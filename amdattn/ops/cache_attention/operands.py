@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from amdattn.dtypes import FLOAT32, as_dtype
-from amdattn.op.beside import view_beside
+from amdattn.op.colocation import view_colocated
 from amdattn.op.spec import HostCheck, OperandSpec, Role
 from amdattn.ops.attention.lengths import SumsOfLengths
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
@@ -117,7 +117,7 @@ def operands(problem: DecodeProblem, *others: OperandSpec) -> dict[str, OperandS
         OperandSpec(
             *("sinks", "in", (p.num_heads_q,), FLOAT32, ()),
             **if_given("sinks", "num_heads of q"),
-            host_check=view_beside,
+            host_check=view_colocated,
         ),
         OperandSpec(
             *("out", "out", (*rows, p.head_dim_v), element, axes),

@@ -9,7 +9,7 @@ from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
 from amdattn.dtypes import DType
 from amdattn.errors import UnsupportedProblem
-from amdattn.op.beside import beside, view_beside
+from amdattn.op.colocation import colocated, view_colocated
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,7 +55,7 @@ class AsScales:
             view = self._of_all_sequences(view, label)
         of_each = view.shape == (self.heads,)
         if view.shape == shape:
-            return beside(view, label, ordinal, stream)
+            return colocated(view, label, ordinal, stream)
         if not of_each and view.shape not in ((), (1,)):
             raise ValueError(
                 f"{label} has shape {view.shape}; it must be a number, or an array of shape "
@@ -66,7 +66,7 @@ class AsScales:
         host = view.array
         if host is not None:
             host = np.ascontiguousarray(np.broadcast_to(host.reshape(-1, 1), shape))
-            return view_beside(host, label, ordinal, stream)
+            return view_colocated(host, label, ordinal, stream)
         return replace(view, shape=shape, strides=(step, 1))
 
     def _of_all_sequences(self, view: View, label: str) -> View:

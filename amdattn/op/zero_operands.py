@@ -9,17 +9,17 @@ from amdattn.device import runtime
 _FEW = 16
 
 
-def one_row(view: View) -> View:
+def one_zero_row(view: View) -> View:
     """Memory of the same kind with one row of zeros, for keys or values of which there are none."""
     return _zeros(view, (1, *view.shape[1:]))
 
 
-def a_few_columns(view: View) -> View:
+def few_zero_columns(view: View) -> View:
     """The same of a matrix without columns: as many of zeros as every kernel takes."""
     return _zeros(view, (*view.shape[:-1], _FEW))
 
 
-def a_few_rows(view: View) -> View:
+def few_zero_rows(view: View) -> View:
     """The same of one without rows."""
     return _zeros(view, (*view.shape[:-2], _FEW, view.shape[-1]))
 

@@ -9,12 +9,12 @@ from amdattn.arrays.interchange import as_view
 from amdattn.device import runtime
 
 
-def view_beside(array: Any, label: str, ordinal: int | None, stream: int) -> View:
-    """See what a caller gives, as `beside` has it."""
-    return beside(as_view(array, label, stream), label, ordinal, stream)
+def view_colocated(array: Any, label: str, ordinal: int | None, stream: int) -> View:
+    """See what a caller gives, as `colocated` has it."""
+    return colocated(as_view(array, label, stream), label, ordinal, stream)
 
 
-def beside(view: View, label: str, ordinal: int | None, stream: int) -> View:
+def colocated(view: View, label: str, ordinal: int | None, stream: int) -> View:
     """The same where the other operands are: copied if these are on a device, and it is not.
 
     Parameters
