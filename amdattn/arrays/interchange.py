@@ -128,7 +128,7 @@ def _on_view(source: View) -> DeviceArray:
 
 
 class Part(NamedTuple):
-    """A part of a caller's array in place of an array: `as_view` and `like` take it."""
+    """A part of a caller's array: `as_view` sees it, `like` makes what the whole is."""
 
     view: View
     whole: Any
@@ -141,7 +141,7 @@ def as_view(x: Any, name: str, stream: int, is_output: bool = False) -> View:
     ----------
     x : DeviceArray, numpy.ndarray, or an array of another library
         With ``__dlpack__``, ``__cuda_array_interface__`` or ``__array__``. DLPack arrays must be on
-        the CPU or on a device of the HIP runtime that is bound.
+        the CPU or on a device of the HIP runtime that is bound. Or a view, which it is then.
     name : str
         What errors call it.
     is_output : bool
@@ -158,6 +158,8 @@ def as_view(x: Any, name: str, stream: int, is_output: bool = False) -> View:
     """
     if isinstance(x, DeviceArray):
         return x.view_on(stream)
+    if type(x) is View:
+        return x
     if type(x) is Part:
         return x.view
     np = sys.modules.get("numpy")

@@ -158,7 +158,8 @@ def flash_attn_qkvpacked_func(qkv: Any, *rest: Any, **options: Any) -> Any:
     ----------
     qkv : array, (batch, seqlen, 3, num_heads, head_dim)
     """
-    return flash_attn_func(*parts("qkv", qkv, 5, options), *rest, **options)
+    q, k, v = parts("qkv", qkv, 5, options)
+    return flash_attn_func(Part(q, qkv), k, v, *rest, **options)
 
 
 def parts(name: str, packed: Any, ndim: int, options: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -173,15 +174,16 @@ def parts(name: str, packed: Any, ndim: int, options: Mapping[str, Any]) -> tupl
     step = view.strides[-3] * view.dtype.itemsize
     shape = view.shape[:-3] + view.shape[-2:]
     strides = view.strides[:-3] + view.strides[-2:]
-    views = (
-        View(
-            *(view.address + i * step, shape, strides, view.dtype, view.read_only, view.owner),
-            None if view.array is None else view.array[..., i, :, :],
-            view.ordinal,
-        )
-        for i in range(count)
+    return tuple(
+        [
+            View(
+                *(view.address + i * step, shape, strides, view.dtype, view.read_only, view.owner),
+                None if view.array is None else view.array[..., i, :, :],
+                view.ordinal,
+            )
+            for i in range(count)
+        ]
     )
-    return tuple(Part(one, packed) for one in views)
 
 
 # -- planning --------------------------------------------------------------------------------------

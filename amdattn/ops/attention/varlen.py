@@ -6,7 +6,7 @@ from typing import Any
 
 from amdattn import scalars
 from amdattn.arrays.buffers import View
-from amdattn.arrays.interchange import as_view
+from amdattn.arrays.interchange import Part, as_view
 from amdattn.device import runtime
 from amdattn.op.signatures import rest_as
 from amdattn.ops.attention.call import refuse, run
@@ -169,7 +169,8 @@ def flash_attn_varlen_qkvpacked_func(
     """
     longest = longest_of("max_seqlen", max_seqlen)
     lengths: tuple[Any, ...] = cu_seqlens, cu_seqlens, longest, longest
-    return flash_attn_varlen_func(*parts("qkv", qkv, 4, options), *lengths, *rest, **options)
+    q, k, v = parts("qkv", qkv, 4, options)
+    return flash_attn_varlen_func(Part(q, qkv), k, v, *lengths, *rest, **options)
 
 
 def longest_of(name: str, value: Any) -> int:

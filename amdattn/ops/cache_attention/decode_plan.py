@@ -33,22 +33,22 @@ class CachePlan(RunnablePlan[P]):
     def _run_on(
         self, given: dict[str, Any], out: Any, lse: Any, workspace: Any, stream: Any
     ) -> Any:
-        """Run on operands by name."""
+        """Run on operands by name, in their order."""
         problem: Any = self.problem
         for name in COUNTED if problem.own.page_size else ():
             if given.get(name) is not None:
                 given[name] = private(given[name], name)
-        ordered = {name: given.get(name) for name in self._takes}
-        views, handle = self.views_of(ordered, stream)
+        views, handle = self.views_of(given, stream)
         if problem.own.page_size:
-            check_pages(ordered, problem.own)
+            check_pages(given, problem.own)
         results = self.execute(given["q"], views, (out, lse), "", handle, workspace)
         return results if self.specs()["lse"].present else results[0]
 
     def _run_on_all(self, arrays: tuple[Any, ...], others: Mapping[str, Any]) -> Any:
         """Run on all that a caller gives: arrays in their order, others by name."""
-        given = {"q": None, **dict(zip(_LOADED, arrays, strict=False)), **others}
-        return self._run_on(given, *[given.pop(name, None) for name in _NOT_READ])
+        given = {**dict(zip(_LOADED, arrays, strict=False)), **others}
+        results = [given.get(name) for name in _NOT_READ]
+        return self._run_on({name: given.get(name) for name in self._takes}, *results)
 
     @functools.cached_property
     def _takes(self) -> tuple[str, ...]:
@@ -107,8 +107,8 @@ class DecodePlan(CachePlan[DecodeProblem]):
         given = {"q": q, "k_cache": k_cache, "v_cache": v_cache, "k": k, "v": v}
         given |= {"rotary_cos": rotary_cos, "rotary_sin": rotary_sin}
         given |= {"cache_seqlens": cache_seqlens, "cache_batch_idx": cache_batch_idx}
-        given |= {"cache_leftpad": cache_leftpad, "block_table": block_table, "sinks": sinks}
-        given |= {"k_descale": k_descale, "v_descale": v_descale}
+        given |= {"cache_leftpad": cache_leftpad, "block_table": block_table}
+        given |= {"k_descale": k_descale, "v_descale": v_descale, "sinks": sinks}
         return self._run_on(given, out, lse, workspace, stream)
 
 
