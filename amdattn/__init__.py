@@ -56,17 +56,19 @@ if TYPE_CHECKING:
     from amdattn.ops.attention_backward.varlen import (
         flash_attn_varlen_backward as flash_attn_varlen_backward,
     )
-    from amdattn.ops.cascade.cascade import (
+    from amdattn.ops.cache_attention.cascade_plan import CascadePlan as CascadePlan
+    from amdattn.ops.cache_attention.decode_plan import DecodePlan as DecodePlan
+    from amdattn.ops.cache_attention.functions import (
         cascade_attention as cascade_attention,
-        plan_cascade as plan_cascade,
-    )
-    from amdattn.ops.cascade.execution import CascadePlan as CascadePlan
-    from amdattn.ops.decode.decode import (
         flash_attn_with_kvcache as flash_attn_with_kvcache,
+    )
+    from amdattn.ops.cache_attention.planned import (
+        plan_cascade as plan_cascade,
         plan_decode as plan_decode,
+        plan_prefill as plan_prefill,
         supports_decode as supports_decode,
     )
-    from amdattn.ops.decode.execution import DecodePlan as DecodePlan
+    from amdattn.ops.cache_attention.prefill_plan import PrefillPlan as PrefillPlan
     from amdattn.ops.embedding.embedding import (
         EmbeddingPlan as EmbeddingPlan,
         embedding as embedding,
@@ -104,8 +106,6 @@ if TYPE_CHECKING:
         plan_rms_norm as plan_rms_norm,
         rms_norm as rms_norm,
     )
-    from amdattn.ops.prefill.execution import PrefillPlan as PrefillPlan
-    from amdattn.ops.prefill.prefill import plan_prefill as plan_prefill
     from amdattn.ops.quantize.quantize_fp8 import (
         QuantizePlan as QuantizePlan,
         plan_quantize_fp8 as plan_quantize_fp8,
@@ -140,13 +140,13 @@ _HOME = {
     "flash_attn_backward": "ops.attention_backward.dense",
     "flash_attn_varlen_backward": "ops.attention_backward.varlen",
     "plan_attention_backward": "ops.attention_backward.plans",
-    "CascadePlan": "ops.cascade.execution",
-    "cascade_attention": "ops.cascade.cascade",
-    "plan_cascade": "ops.cascade.cascade",
-    "DecodePlan": "ops.decode.execution",
-    "flash_attn_with_kvcache": "ops.decode.decode",
-    "plan_decode": "ops.decode.decode",
-    "supports_decode": "ops.decode.decode",
+    "CascadePlan": "ops.cache_attention.cascade_plan",
+    "cascade_attention": "ops.cache_attention.functions",
+    "plan_cascade": "ops.cache_attention.planned",
+    "DecodePlan": "ops.cache_attention.decode_plan",
+    "flash_attn_with_kvcache": "ops.cache_attention.functions",
+    "plan_decode": "ops.cache_attention.planned",
+    "supports_decode": "ops.cache_attention.planned",
     "EmbeddingPlan": "ops.embedding.embedding",
     "embedding": "ops.embedding.embedding",
     "plan_embedding": "ops.embedding.embedding",
@@ -171,8 +171,8 @@ _HOME = {
     "NormPlan": "ops.norm.rms_norm",
     "plan_rms_norm": "ops.norm.rms_norm",
     "rms_norm": "ops.norm.rms_norm",
-    "PrefillPlan": "ops.prefill.execution",
-    "plan_prefill": "ops.prefill.prefill",
+    "PrefillPlan": "ops.cache_attention.prefill_plan",
+    "plan_prefill": "ops.cache_attention.planned",
     "QuantizePlan": "ops.quantize.quantize_fp8",
     "plan_quantize_fp8": "ops.quantize.quantize_fp8",
     "quantize_fp8": "ops.quantize.quantize_fp8",

@@ -25,8 +25,8 @@ from amdattn import tuning, virtual
 from amdattn.bench.cache_inputs import operands as cache_operands
 from amdattn.bench.inputs import NORMAL, Inputs, named
 from amdattn.device import runtime
-from amdattn.ops.prefill.execution import PrefillPlan
-from amdattn.ops.prefill.kernels import CACHE_ROWS
+from amdattn.ops.cache_attention.kernels import CACHE_ROWS
+from amdattn.ops.cache_attention.prefill_plan import PrefillPlan
 
 _HEAD_DIM, _ROTARY = 128, 128
 _SHAPES = ("1,2048,8192,8/1", "1,2048,32768,8/1", "4,512,8192,8/1", "16,128,4096,8/1")

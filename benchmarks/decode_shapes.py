@@ -18,7 +18,7 @@ import amdattn
 from amdattn import virtual
 from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
-from amdattn.ops.decode.execution import DecodePlan
+from amdattn.ops.cache_attention.decode_plan import DecodePlan
 
 MOST_KEYS = 131072
 HEAD_DIM = 128

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from amdattn.ops.cascade.planning import CASCADE_MERGE, MERGE_GRID
+from amdattn.ops.cache_attention.kernels import CASCADE_MERGE, MERGE_GRID
 from build_scripts.limits import workgroups
 from build_scripts.toolchain import LLVM22
 

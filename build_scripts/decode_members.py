@@ -7,7 +7,7 @@ from typing import Any
 
 from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.dtypes import as_dtype
-from amdattn.ops.decode.planning import GRID
+from amdattn.ops.cache_attention.kernels import DECODE_GRID
 from build_scripts import preload
 from build_scripts.toolchain import LLVM22
 
@@ -64,7 +64,7 @@ def _member(
         "archs": (arch,),
         "params": {"columns": columns, "rows": rows, "kv_dtype": stored, "packed": packed},
         "tile": ("rows", "keys"),
-        "grid": GRID,
+        "grid": DECODE_GRID,
         "accepts": {},
         "flags": (*preload.FLAGS, "-mllvm", "-disable-machine-licm", "-fno-slp-vectorize"),
         "defines": tuple(f"{key}={value}" for key, value in defines.items()),

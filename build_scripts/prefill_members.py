@@ -7,7 +7,7 @@ from typing import Any
 
 from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.dtypes import as_dtype
-from amdattn.ops.prefill.kernels import CACHE_ROWS, LSE_GRID, LSE_ROWS, ROWS_GRID
+from amdattn.ops.cache_attention.kernels import CACHE_ROWS, LSE_GRID, LSE_ROWS, ROWS_GRID
 from build_scripts.limits import workgroups
 from build_scripts.toolchain import LLVM22
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from amdattn import scalars
 from amdattn.arrays import dlpack
@@ -127,6 +127,13 @@ def _on_view(source: View) -> DeviceArray:
     return DeviceArray(source.address, source.shape, source.strides, source.dtype, memory)
 
 
+class Part(NamedTuple):
+    """A part of a caller's array: `as_view` sees it, `like` makes what the whole is."""
+
+    view: View
+    whole: Any
+
+
 def as_view(x: Any, name: str, stream: int, is_output: bool = False) -> View:
     """See the memory of a caller's array, ready for use on `stream`.
 
@@ -134,7 +141,7 @@ def as_view(x: Any, name: str, stream: int, is_output: bool = False) -> View:
     ----------
     x : DeviceArray, numpy.ndarray, or an array of another library
         With ``__dlpack__``, ``__cuda_array_interface__`` or ``__array__``. DLPack arrays must be on
-        the CPU or on a device of the HIP runtime that is bound.
+        the CPU or on a device of the HIP runtime that is bound. Or a view, which it is then.
     name : str
         What errors call it.
     is_output : bool
@@ -151,6 +158,10 @@ def as_view(x: Any, name: str, stream: int, is_output: bool = False) -> View:
     """
     if isinstance(x, DeviceArray):
         return x.view_on(stream)
+    if type(x) is View:
+        return x
+    if type(x) is Part:
+        return x.view
     np = sys.modules.get("numpy")
     if np is not None and isinstance(x, np.ndarray):
         return _numpy_view(x, name, is_output)
@@ -205,6 +216,8 @@ def like(x: Any, result: NDArray[Any] | DeviceArray) -> Any:
     np = sys.modules.get("numpy")
     if isinstance(x, DeviceArray) or (np is not None and isinstance(x, np.ndarray)):
         return result
+    if type(x) is Part:
+        return like(x.whole, result)
     namespace = getattr(x, "__array_namespace__", None)
     home = namespace() if namespace else sys.modules.get(type(x).__module__.partition(".")[0])
     # JAX may move what is not committed to a device, and what it imports it commits.

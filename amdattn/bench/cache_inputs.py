@@ -8,11 +8,11 @@ import numpy as np
 
 from amdattn.arrays.interchange import asarray
 from amdattn.bench.inputs import Inputs, Sizes, entry
-from amdattn.ops.cascade.problem import CascadeProblem
-from amdattn.ops.decode.layouts import LAYOUTS
-from amdattn.ops.decode.problem import DecodeProblem
-from amdattn.ops.decode.reference import places
-from amdattn.ops.prefill.problem import PrefillProblem
+from amdattn.ops.cache_attention.cascade_problem import CascadeProblem
+from amdattn.ops.cache_attention.decode_problem import DecodeProblem
+from amdattn.ops.cache_attention.layouts import LAYOUTS
+from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
+from amdattn.ops.cache_attention.reference import places
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

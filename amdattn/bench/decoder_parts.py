@@ -16,11 +16,10 @@ from amdattn.arrays.buffers import DeviceArray, empty
 from amdattn.arrays.interchange import asarray
 from amdattn.device import runtime
 from amdattn.op.executor import RunnablePlan
-from amdattn.ops.decode.decode import plan_decode
+from amdattn.ops.cache_attention.planned import plan_decode, plan_prefill
 from amdattn.ops.embedding.embedding import plan_embedding
 from amdattn.ops.gemm.plans import plan_gemm
 from amdattn.ops.norm.rms_norm import plan_rms_norm
-from amdattn.ops.prefill.prefill import plan_prefill
 from amdattn.ops.rotary.rotary import plan_rotary
 from amdattn.ops.sample.sample import plan_sample
 from amdattn.tuning import runner

@@ -17,27 +17,22 @@ from amdattn.jax.differentiation import apply
 from amdattn.jax.rules import rules
 from amdattn.ops import registry
 from amdattn.ops.attention.call import refuse
-from amdattn.ops.decode.calls import (
+from amdattn.ops.cache_attention.calls import (
     GIVEN,
     SHAPED,
+    CacheArrays,
     CacheKey,
-    CacheOptions,
-    check_pairs,
     declared,
     problem_of,
 )
-from amdattn.ops.decode.indices import IndexCheck, check_pages
-from amdattn.ops.decode.problem import DecodeProblem
-from amdattn.ops.decode.quantized import BYTES
-from amdattn.ops.prefill.problem import PrefillProblem
+from amdattn.ops.cache_attention.decode_problem import DecodeProblem
+from amdattn.ops.cache_attention.indices import IndexCheck, check_pages
+from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
+from amdattn.ops.cache_attention.quantized import BYTES
 from amdattn.scalars import INT32_MAX, INT32_MIN
 
 _INDICES = ("cache_seqlens", "cache_batch_idx", "cache_leftpad", "block_table")
 _SCALES = ("k_descale", "v_descale")
-_ARRAYS = (
-    *("q", "k_cache", "v_cache", "k", "v", "rotary_cos", "rotary_sin"),
-    *(*_INDICES, *_SCALES, "sinks"),
-)
 
 
 def flash_attn_with_kvcache(
@@ -88,16 +83,13 @@ def flash_attn_with_kvcache(
     refuse("alibi_slopes", alibi_slopes)
     if isinstance(cache_seqlens, int) and not isinstance(cache_seqlens, bool):
         cache_seqlens = np.full(np.shape(q)[:1], cache_seqlens)
-    numbers = [None if hasattr(x, "shape") else x for x in (k_descale, v_descale)]
-    scales = [x if hasattr(x, "shape") else None for x in (k_descale, v_descale)]
-    options = CacheOptions(
-        *(softmax_scale, causal, window_size, softcap, rotary_interleaved, num_splits, kv_layout),
-        *numbers,
-    )
-    arrays = (q, k_cache, v_cache, k, v, rotary_cos, rotary_sin)
-    arrays += (cache_seqlens, cache_batch_idx, cache_leftpad, block_table, *scales, sinks)
-    given = dict(zip(_ARRAYS, as_arrays(**dict(zip(_ARRAYS, arrays, strict=True))), strict=True))
-    check_pairs(given)
+    arrays, options = CacheArrays(
+        *(q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx),
+        *(cache_leftpad, block_table, k_descale, v_descale, sinks),
+    ).split(softmax_scale, causal, window_size, softcap, rotary_interleaved, num_splits, kv_layout)
+    named = arrays._asdict()
+    given = dict(zip(named, as_arrays(**named), strict=True))
+    arrays.check_pairs()
     if given["k_cache"].dtype == BYTES:
         raise TypeError(
             f"k_cache has dtype {BYTES}; JAX has types for 8-bit floats: bitcast it to one "
@@ -146,8 +138,7 @@ def _check_indices(given: Mapping[str, Any], problem: DecodeProblem) -> None:
         assert check is not None
         check(values, name, None, 0)
     if "block_table" in at_hand:
-        lengths = at_hand.get("cache_seqlens", given["cache_seqlens"])
-        check_pages(at_hand["block_table"], lengths, problem, problem.seqlen_q)
+        check_pages({**given, **at_hand}, problem)
 
 
 @functools.partial(jax.jit, static_argnames=("names", "problem"))

@@ -8,9 +8,9 @@ from typing import Any
 
 from amdattn.jax.rules import Axes, Rules
 from amdattn.ops import registry
-from amdattn.ops.decode.layouts import LAYOUTS
-from amdattn.ops.decode.problem import DecodeProblem
-from amdattn.ops.prefill.problem import PrefillProblem
+from amdattn.ops.cache_attention.decode_problem import DecodeProblem
+from amdattn.ops.cache_attention.layouts import LAYOUTS
+from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
 
 _BATCH, _KV_HEADS, _GROUP = "batch", "num_heads_kv", "group"
 _PAGES, _TABLE = "pages", "pages_of_sequence"

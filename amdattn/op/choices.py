@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from amdattn.arch.props import DeviceProps
+from amdattn.device import manifest
 from amdattn.device.manifest import KernelSpec, candidates
 from amdattn.errors import UnsupportedProblem
 from amdattn.op.mismatch import Mismatch, all_allowed
+from amdattn.op.plan import Made
 
 C = TypeVar("C")
 P = TypeVar("P")
@@ -27,6 +30,17 @@ class KernelChoice:
     def facts(self) -> dict[str, object]:
         """What tells it from the others."""
         return {"kernel": self.kernel.name}
+
+
+def clk_of(choice: Any) -> float:
+    """Its estimated clocks."""
+    clk: float = choice.clk
+    return clk
+
+
+def fastest(items: Sequence[C]) -> C:
+    """The one of least estimated time; of equal ones the first."""
+    return min(items, key=clk_of)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +86,23 @@ def kernel_choices(
     items = [KernelChoice(row, cost_clk(row, problem, props)) for row, wrong in found if not wrong]
     rejected = sorted((one for one in found if one[1]), key=distance)
     return Choices(tuple(items), tuple(rejected), rows)
+
+
+def planner(
+    planning: Any, plan_type: type[Made], best: Callable[[Sequence[Any]], Any] = fastest
+) -> functools._lru_cache_wrapper[Made]:
+    """``(problem, props)``: the plan of a problem on a device, made once.
+
+    Parameters
+    ----------
+    planning : module
+        With `choices` and `build`, as `Operation` has them.
+    """
+
+    @functools.lru_cache(maxsize=1024)
+    def planned(problem: Any, props: DeviceProps) -> Made:
+        found = planning.choices(problem, props, manifest.kernels())
+        found.require(props)
+        return plan_type.of(planning.build(problem, props, best(found.items), found))
+
+    return planned

@@ -17,7 +17,7 @@ from amdattn.arrays.foreign import device_of, speaks_dlpack
 from amdattn.arrays.interchange import as_view
 from amdattn.device import manifest, runtime
 from amdattn.dtypes import as_dtype
-from amdattn.op.beside import refuse_capture
+from amdattn.op.colocation import refuse_capture
 from amdattn.op.launch import PreparedLaunches, run
 from amdattn.op.plan import Address, Launch, Operand, Stride
 from amdattn.scalars import INT32_MAX, INT32_MIN

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from amdattn.arch.props import KNOWN_DEVICES, DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates
-from amdattn.op.choices import C, Choices
+from amdattn.op.choices import C, Choices, clk_of, fastest
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.options import Option
 from amdattn.op.plan import Plan, Problem
@@ -79,10 +79,6 @@ class Operation(Generic[P, C]):
         Makes a problem; raises ValueError or TypeError for what is none.
     choices : callable
         ``(problem, props, rows)``: every legal way to do it. Raises UnsupportedDeviceError.
-    cost : callable
-        ``(choice)``: its estimated clocks.
-    best : callable
-        ``(items)``: which of them plans take where no table says another.
     build : callable
         ``(problem, props, choice, choices)``: the plan of a choice. Pure, as both before.
     reference : callable
@@ -94,6 +90,10 @@ class Operation(Generic[P, C]):
         selftest` runs.
     larger : callable
         ``(on_gpu)``: cases with work for every CU, or, on the virtual device, for a few.
+    cost : callable
+        ``(choice)``: its estimated clocks.
+    best : callable
+        ``(items)``: which of them plans take where no table says another.
     """
 
     name: str
@@ -103,13 +103,13 @@ class Operation(Generic[P, C]):
     options: tuple[Option, ...]
     problem: Callable[..., P]
     choices: Callable[[P, DeviceProps, Sequence[KernelSpec]], Choices[C]]
-    cost: Callable[[C], float]
-    best: Callable[[Sequence[C]], C]
     build: Callable[[P, DeviceProps, C, Choices[C]], Any]
     reference: Callable[[Any, Mapping[str, NDArray[Any]]], Mapping[str, Expected]]
     planned: Callable[[P, DeviceProps], RunnablePlan[P]]
     cases: Callable[[KernelSpec | None], Iterator[Case[P]]]
     larger: Callable[[bool], Iterator[Case[P]]]
+    cost: Callable[[C], float] = clk_of
+    best: Callable[[Sequence[C]], C] = fastest
 
     def plan(
         self, problem: P, props: DeviceProps, rows: Sequence[KernelSpec], kernel: str = ""

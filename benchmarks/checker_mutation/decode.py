@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
-from amdattn.ops.decode.cases import OPERATION, DecodeCase
-from amdattn.ops.decode.layouts import CHUNK_BYTES
-from amdattn.ops.decode.planning import MOST_QUERIES
-from amdattn.ops.decode.problem import DecodeProblem
+from amdattn.ops.cache_attention.cases import CacheCase
+from amdattn.ops.cache_attention.decode_cases import OPERATION
+from amdattn.ops.cache_attention.decode_problem import DecodeProblem
+from amdattn.ops.cache_attention.kernels import MOST_QUERIES
+from amdattn.ops.cache_attention.layouts import CHUNK_BYTES
 from benchmarks.checker_mutation.operation import operation_case
 from benchmarks.checker_mutation.subject import Case, Subject, unwritten
 
@@ -43,7 +44,7 @@ class _Launch:
     sunk: bool = False  # sinks of which some are none
 
 
-class _NanBehind(DecodeCase):
+class _NanBehind(CacheCase):
     """With what is next to the columns of a head not a number."""
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
@@ -55,7 +56,7 @@ class _NanBehind(DecodeCase):
         return made
 
 
-class _Unseen(DecodeCase):
+class _Unseen(CacheCase):
     """With as many keys left out as the cache has room for."""
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
@@ -65,7 +66,7 @@ class _Unseen(DecodeCase):
         return made
 
 
-class _Sunk(DecodeCase):
+class _Sunk(CacheCase):
     """With sinks of which every second one is minus infinity."""
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
@@ -75,7 +76,7 @@ class _Sunk(DecodeCase):
         return made
 
 
-class _Large(DecodeCase):
+class _Large(CacheCase):
     """With rows of V near the greatest number."""
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
@@ -125,7 +126,7 @@ def _case(launch: _Launch, kernel: KernelSpec, props: DeviceProps) -> Case:
         **{_NanBehind: launch.nan, _Large: launch.large},
         **{_Unseen: launch.unseen, _Sunk: launch.sunk},
     }
-    kind = next((kind for kind, is_given in kinds.items() if is_given), DecodeCase)
+    kind = next((kind for kind, is_given in kinds.items() if is_given), CacheCase)
     case = kind(problem, "", kernel.name, launch.lengths)
     counted = _OLDER << _GENERATION_BIT | 1 if stale else 0
     made = operation_case(OPERATION, case, kernel, props, run=_GENERATION, at_rest=counted)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from amdattn.device import manifest
-from amdattn.ops.decode.planning import DECODE
+from amdattn.ops.cache_attention.kernels import DECODE
 from benchmarks.checker_mutation import decode_turns, registers as regs
 from benchmarks.checker_mutation.code import Instruction
 from benchmarks.checker_mutation.decode_columns import bound, is_nested, step

@@ -27,7 +27,7 @@ from amdattn.ops.attention.planning import PlannedAttention, build, choices, pla
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem
 from amdattn.ops.attention.scheduling import ENTRIES, MERGES, SCHEDULE
 from amdattn.ops.attention_backward.cases import OPERATION as BACKWARD
-from amdattn.ops.decode.planning import DECODE
+from amdattn.ops.cache_attention.kernels import DECODE
 from amdattn.ops.gemm.planning import GEMM
 from amdattn.ops.registry import operations
 from benchmarks.checker_mutation import cases

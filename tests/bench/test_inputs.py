@@ -17,7 +17,7 @@ from amdattn.bench.kernels import Operands
 from amdattn.bench.shapes import Shape
 from amdattn.device import runtime
 from amdattn.ops import registry
-from amdattn.ops.decode.layouts import LAYOUTS
+from amdattn.ops.cache_attention.layouts import LAYOUTS
 from tests.support.cli_command import Command
 
 SIZES = Sizes(2, 384, 2048, 8, 8, 64, 64)

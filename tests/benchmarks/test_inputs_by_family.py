@@ -13,7 +13,7 @@ from unittest.mock import patch
 import pytest
 
 from amdattn.arch.architectures import ARCHITECTURES
-from amdattn.ops.cascade import planning
+from amdattn.ops.cache_attention import cascade_planning as planning
 from benchmarks.inputs_by_family import FAMILIES, SINK, Family
 from tests.support import shipped
 from tests.support.fake_rocm import run

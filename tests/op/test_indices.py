@@ -15,7 +15,7 @@ from amdattn.arrays.interchange import as_view
 from amdattn.device import runtime
 from amdattn.op import indices
 from amdattn.ops.attention import lengths
-from amdattn.ops.decode import indices as decode_indices
+from amdattn.ops.cache_attention import indices as decode_indices
 
 BF16 = ml_dtypes.bfloat16
 _INT32_MAX = 2**31 - 1
@@ -71,10 +71,8 @@ def writer(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], Any]:
 
     for module in (indices, lengths, decode_indices):
         monkeypatch.setattr(module, "private", spoil)
-    for name in ("calls", "execution"):
-        monkeypatch.setattr(f"amdattn.ops.decode.{name}.private", spoil)
-    for name in ("prefill", "execution"):
-        monkeypatch.setattr(f"amdattn.ops.prefill.{name}.private", spoil)
+    for name in ("calls", "decode_plan"):
+        monkeypatch.setattr(f"amdattn.ops.cache_attention.{name}.private", spoil)
 
     def watched(x: Any) -> Any:
         seen.append(x)

@@ -87,8 +87,11 @@ OWN: dict[str, dict[str, Any]] = {
     "cli.bench_llama.llama": {"context": 4096, "prompt": 0},
     # A plan of its own unless another one merges what it finds.
     **{
-        f"ops.{name}.planning.build": {"keeps_floats": False}
-        for name in ("attention", "decode", "prefill")
+        f"ops.{name}.build": {"keeps_floats": False}
+        for name in (
+            *("attention.planning", "cache_attention.decode_planning"),
+            "cache_attention.prefill_planning",
+        )
     },
     "op.indices.private": {"nested": True},
     # As samplers of Hugging Face: everything may be drawn.
@@ -136,16 +139,17 @@ OWN: dict[str, dict[str, Any]] = {
     "ops.attention.kv_split.Costs.of_range": {"parts": 1},
     "ops.attention.kv_split.Split": {"part_blocks": 0},
     "ops.attention.work.WorkMap": {"part_blocks": 0, "in_pairs": False},
-    "ops.decode.indices.IndexCheck": {"most": -1, "total": -1},
-    "ops.decode.problem.DecodeProblem": {
+    "ops.cache_attention.indices.IndexCheck": {"most": -1, "total": -1},
+    "ops.cache_attention.decode_problem.DecodeProblem": {
         **{"k_descale": 1.0, "v_descale": 1.0},
         **{"k_descales": False, "v_descales": False},
     },
-    "ops.prefill.problem.PrefillProblem": {
+    "ops.cache_attention.prefill_problem.PrefillProblem": {
         **{"k_descale": 1.0, "v_descale": 1.0},
         **{"k_descales": False, "v_descales": False},
     },
-    "ops.prefill.cases.PrefillCase": {"lengths": (), "chunks": ()},
+    "ops.cache_attention.cases.CacheCase": {"lengths": (), "chunks": ()},
+    "ops.cache_attention.calls.CacheCall": {"of_ragged": (0, 0)},
     "ops.attention.call.run": {"longest": (0, 0)},  # of q and of k
     "ops.attention_backward.call.run": {"longest": (0, 0)},
     "ops.attention_backward.cases.case": {"seqlen_q": 0, "head_dim": 64},

@@ -55,7 +55,7 @@ FAST = {
     ),
     "ops/attention/adversary": ("bar",),
     "ops/attention_backward": ("attention_backward_plan",),
-    "ops/decode": ("decode_plan", "decode_reference", "decode_refusals"),
+    "ops/cache_attention": ("decode_plan", "decode_reference", "decode_refusals"),
     "packaging": ("contents", "layout", "levels", "literals"),
     "peers": ("unwaited",),
     "testing": ("do_bench", "reference"),

@@ -9,10 +9,9 @@ from amdattn import scalars
 from amdattn.arrays.buffers import View
 from amdattn.device import runtime
 from amdattn.errors import UnsupportedProblem
-from amdattn.op.beside import view_beside
-from amdattn.op.outputs import output_view
-from amdattn.op.stand_ins import one_row
-from amdattn.ops.attention import no_work
+from amdattn.op.colocation import view_colocated
+from amdattn.op.zero_operands import one_zero_row
+from amdattn.ops.attention import empty
 from amdattn.ops.attention.execution import AttentionPlan
 from amdattn.ops.attention.options import Options, is_window
 from amdattn.ops.attention.plans import planned_for
@@ -62,7 +61,7 @@ def run(
     q, k, v = views
     inputs = views
     if sinks is not None:
-        inputs = *views, view_beside(sinks, "sinks", q.ordinal, stream)
+        inputs = *views, view_colocated(sinks, "sinks", q.ordinal, stream)
     ordinal = q.ordinal
     if ordinal is None:
         ordinal = runtime.get().ordinal
@@ -79,7 +78,7 @@ def run(
         if type(layout) is not str or not options.are_plain:
             layout, options = scalars.word("layout", layout), options.read()
         elif layout == VARLEN_LAYOUT and q.shape[0] and batch and 0 in k.shape:
-            views = q, one_row(k), one_row(v)  # which are of no sequence
+            views = q, one_zero_row(k), one_zero_row(v)  # which are of no sequence
         elif 0 in q.shape or 0 in k.shape or (lengths and batch == 0):
             shapes = lifted([view.shape for view in views], lengths, layout)
             batch = max(1, batch) if lengths else 0
@@ -119,12 +118,8 @@ def _of_nothing(
     stream: int,
 ) -> tuple[Any, Any]:
     """Results of a call without queries, or without keys; every check is made of it, too."""
-    views = tuple(
-        None if x is None else output_view(x, name, stream)
-        for name, x in zip(("out", "lse"), given, strict=True)
-    )
     named = dict(zip(("q", "k", "v", "sinks"), inputs, strict=False))
-    return no_work.results(like, named, given, views, plan.problem.return_lse, layout, stream)
+    return empty.results(like, named, given, plan.problem.return_lse, layout, stream)
 
 
 def lifted(

@@ -333,8 +333,6 @@ OPERATION = Operation(
     options=OPTIONS,
     problem=problem_of,
     choices=planning.choices,
-    cost=lambda choice: choice.clk,
-    best=lambda items: min(items, key=lambda choice: choice.clk),
     build=planning.build,
     reference=expected,
     planned=planned,

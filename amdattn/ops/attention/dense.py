@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, overload
 
 from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View
-from amdattn.arrays.interchange import as_view
+from amdattn.arrays.interchange import Part, as_view
 from amdattn.device import manifest, runtime
 from amdattn.op.mismatch import Support
+from amdattn.op.signatures import rest_as
 from amdattn.ops.attention import select
 from amdattn.ops.attention.call import run
 from amdattn.ops.attention.execution import AttentionPlan
@@ -137,103 +139,33 @@ def flash_attn_func(
     )
 
 
-def flash_attn_kvpacked_func(
-    q: Any,
-    kv: Any,
-    dropout_p: float = 0.0,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
-    softcap: float = 0.0,
-    alibi_slopes: None = None,
-    deterministic: bool = False,
-    return_attn_probs: bool = False,
-    *,
-    return_lse: bool = False,
-    sinks: Any = None,
-    top_left: bool = False,
-    round_mode: str = "rtne",
-    num_splits: int = 0,
-    out: Any = None,
-    lse: Any = None,
-    stream: Any = None,
-) -> Any:
+@rest_as(flash_attn_func, "k", "v", "layout")
+def flash_attn_kvpacked_func(q: Any, kv: Any, *rest: Any, **options: Any) -> Any:
     """`flash_attn_func` with k and v in one array, which are not copied.
 
     Parameters
     ----------
     kv : array, (batch, seqlen_kv, 2, num_heads_kv, head_dim)
     """
-    handle = runtime.stream_handle(stream)
-    views = as_view(q, "q", handle), *unpacked(kv, "kv", "kv", 5, handle)
-    return run(
-        q,
-        views,
-        "bshd",
-        handle,
-        Options(
-            softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
-        ),
-        out=out,
-        lse=lse,
-        return_lse=return_lse,
-        return_attn_probs=return_attn_probs,
-        sinks=sinks,
-        alibi_slopes=alibi_slopes,
-        deterministic=deterministic,
-    )
+    return flash_attn_func(q, *parts("kv", kv, 5, options), *rest, **options)
 
 
-def flash_attn_qkvpacked_func(
-    qkv: Any,
-    dropout_p: float = 0.0,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
-    softcap: float = 0.0,
-    alibi_slopes: None = None,
-    deterministic: bool = False,
-    return_attn_probs: bool = False,
-    *,
-    return_lse: bool = False,
-    sinks: Any = None,
-    top_left: bool = False,
-    round_mode: str = "rtne",
-    num_splits: int = 0,
-    out: Any = None,
-    lse: Any = None,
-    stream: Any = None,
-) -> Any:
+@rest_as(flash_attn_func, "q", "k", "v", "layout")
+def flash_attn_qkvpacked_func(qkv: Any, *rest: Any, **options: Any) -> Any:
     """`flash_attn_func` with q, k and v in one array, which are not copied.
 
     Parameters
     ----------
     qkv : array, (batch, seqlen, 3, num_heads, head_dim)
     """
-    handle = runtime.stream_handle(stream)
-    views = unpacked(qkv, "qkv", "qkv", 5, handle)
-    return run(
-        qkv,
-        views,
-        "bshd",
-        handle,
-        Options(
-            softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
-        ),
-        out=out,
-        lse=lse,
-        return_lse=return_lse,
-        return_attn_probs=return_attn_probs,
-        sinks=sinks,
-        alibi_slopes=alibi_slopes,
-        deterministic=deterministic,
-    )
+    q, k, v = parts("qkv", qkv, 5, options)
+    return flash_attn_func(Part(q, qkv), k, v, *rest, **options)
 
 
-def unpacked(packed: Any, name: str, parts: str, ndim: int, stream: int) -> tuple[View, ...]:
-    """Views of the parts of an array that holds them along its third last axis."""
-    view = as_view(packed, name, stream)
-    count = len(parts)
+def parts(name: str, packed: Any, ndim: int, options: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Those of an array that holds as many as its name has letters along its third last axis."""
+    view = as_view(packed, name, runtime.stream_handle(options.get("stream")))
+    count = len(name)
     if len(view.shape) != ndim or view.shape[-3] != count:
         leading = "batch, seqlen" if ndim == 5 else "total"
         raise ValueError(
@@ -243,12 +175,14 @@ def unpacked(packed: Any, name: str, parts: str, ndim: int, stream: int) -> tupl
     shape = view.shape[:-3] + view.shape[-2:]
     strides = view.strides[:-3] + view.strides[-2:]
     return tuple(
-        View(
-            *(view.address + i * step, shape, strides, view.dtype, view.read_only, view.owner),
-            None if view.array is None else view.array[..., i, :, :],
-            view.ordinal,
-        )
-        for i in range(count)
+        [
+            View(
+                *(view.address + i * step, shape, strides, view.dtype, view.read_only, view.owner),
+                None if view.array is None else view.array[..., i, :, :],
+                view.ordinal,
+            )
+            for i in range(count)
+        ]
     )
 
 

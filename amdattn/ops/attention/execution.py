@@ -13,8 +13,8 @@ from amdattn.arrays.interchange import as_view
 from amdattn.device import manifest, runtime
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import FLOAT32, as_dtype
-from amdattn.op.beside import view_beside
 from amdattn.op.cache import keep
+from amdattn.op.colocation import view_colocated
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.plan import Operand
 from amdattn.op.spec import HostCheck, OperandSpec, Specs
@@ -60,7 +60,7 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
                 *("sinks", "in", (p.num_heads_q,), FLOAT32, ()),
                 present=p.sinks,
                 condition="sinks",
-                host_check=view_beside,
+                host_check=view_colocated,
             ),
             *(
                 OperandSpec(

@@ -150,11 +150,6 @@ class Schedule:
         )
 
 
-def _slots(props: DeviceProps) -> int:
-    """What tiles take turns on: workgroups of a CU share its matrix units, one after another."""
-    return props.num_cus
-
-
 def schedule_for(
     problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps
 ) -> Schedule | Order | None:

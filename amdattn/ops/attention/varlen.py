@@ -6,14 +6,15 @@ from typing import Any
 
 from amdattn import scalars
 from amdattn.arrays.buffers import View
-from amdattn.arrays.interchange import as_view
+from amdattn.arrays.interchange import Part, as_view
 from amdattn.device import runtime
+from amdattn.op.signatures import rest_as
 from amdattn.ops.attention.call import refuse, run
-from amdattn.ops.attention.dense import unpacked
+from amdattn.ops.attention.dense import parts
 from amdattn.ops.attention.lengths import lengths_view
 from amdattn.ops.attention.options import Options
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, operand_axes
-from amdattn.ops.prefill.prefill import attend_pages
+from amdattn.ops.cache_attention.ragged import attend_pages
 from amdattn.scalars import INT32_MAX
 
 
@@ -136,82 +137,27 @@ def flash_attn_varlen_func(
     )
 
 
-def flash_attn_varlen_kvpacked_func(
-    q: Any,
-    kv: Any,
-    cu_seqlens_q: Any,
-    cu_seqlens_k: Any,
-    max_seqlen_q: int,
-    max_seqlen_k: int,
-    dropout_p: float = 0.0,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
-    softcap: float = 0.0,
-    alibi_slopes: None = None,
-    deterministic: bool = False,
-    return_attn_probs: bool = False,
-    *,
-    return_lse: bool = False,
-    sinks: Any = None,
-    top_left: bool = False,
-    round_mode: str = "rtne",
-    num_splits: int = 0,
-    out: Any = None,
-    lse: Any = None,
-    stream: Any = None,
-) -> Any:
+# What only caches in pages have.
+_OF_PAGES = "block_table", "kv_layout", "k_descale", "v_descale", "seqused_k", "max_total_k"
+
+
+@rest_as(flash_attn_varlen_func, "k", "v", *_OF_PAGES)
+def flash_attn_varlen_kvpacked_func(q: Any, kv: Any, *rest: Any, **options: Any) -> Any:
     """`flash_attn_varlen_func` with k and v in one array, which are not copied.
 
     Parameters
     ----------
     kv : array, (total_kv, 2, num_heads_kv, head_dim)
     """
-    handle = runtime.stream_handle(stream)
-    views = as_view(q, "q", handle), *unpacked(kv, "kv", "kv", 4, handle)
-    longest = longest_of("max_seqlen_q", max_seqlen_q), longest_of("max_seqlen_k", max_seqlen_k)
-    lengths = sums_of_lengths((cu_seqlens_q, cu_seqlens_k), longest, views, handle)
-    return run(
-        q,
-        views,
-        VARLEN_LAYOUT,
-        handle,
-        Options(
-            softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
-        ),
-        out=out,
-        lse=lse,
-        return_lse=return_lse,
-        return_attn_probs=return_attn_probs,
-        sinks=sinks,
-        alibi_slopes=alibi_slopes,
-        deterministic=deterministic,
-        lengths=lengths,
-        longest=at_least_one(longest),
-    )
+    return flash_attn_varlen_func(q, *parts("kv", kv, 4, options), *rest, **options)
 
 
+@rest_as(
+    flash_attn_varlen_func,
+    *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k", *_OF_PAGES),
+)
 def flash_attn_varlen_qkvpacked_func(
-    qkv: Any,
-    cu_seqlens: Any,
-    max_seqlen: int,
-    dropout_p: float = 0.0,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
-    softcap: float = 0.0,
-    alibi_slopes: None = None,
-    deterministic: bool = False,
-    return_attn_probs: bool = False,
-    *,
-    return_lse: bool = False,
-    sinks: Any = None,
-    top_left: bool = False,
-    round_mode: str = "rtne",
-    num_splits: int = 0,
-    out: Any = None,
-    lse: Any = None,
-    stream: Any = None,
+    qkv: Any, cu_seqlens: Any, max_seqlen: int, *rest: Any, **options: Any
 ) -> Any:
     """`flash_attn_varlen_func` with q, k and v in one array, which are not copied.
 
@@ -221,28 +167,10 @@ def flash_attn_varlen_qkvpacked_func(
     cu_seqlens : array or list, int32 or int64, (num_sequences + 1,)
     max_seqlen : int
     """
-    handle = runtime.stream_handle(stream)
-    views = unpacked(qkv, "qkv", "qkv", 4, handle)
-    longest = (longest_of("max_seqlen", max_seqlen),) * 2
-    lengths = sums_of_lengths((cu_seqlens, cu_seqlens), longest, views, handle)
-    return run(
-        qkv,
-        views,
-        VARLEN_LAYOUT,
-        handle,
-        Options(
-            softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
-        ),
-        out=out,
-        lse=lse,
-        return_lse=return_lse,
-        return_attn_probs=return_attn_probs,
-        sinks=sinks,
-        alibi_slopes=alibi_slopes,
-        deterministic=deterministic,
-        lengths=lengths,
-        longest=at_least_one(longest),
-    )
+    longest = longest_of("max_seqlen", max_seqlen)
+    lengths: tuple[Any, ...] = cu_seqlens, cu_seqlens, longest, longest
+    q, k, v = parts("qkv", qkv, 4, options)
+    return flash_attn_varlen_func(Part(q, qkv), k, v, *lengths, *rest, **options)
 
 
 def longest_of(name: str, value: Any) -> int:

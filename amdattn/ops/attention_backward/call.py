@@ -10,11 +10,11 @@ from amdattn.arrays.interchange import as_view, like
 from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
 from amdattn.errors import UnsupportedProblem
-from amdattn.op.beside import view_beside
+from amdattn.op.colocation import view_colocated
 from amdattn.op.operands import check_output, check_placement, check_shape
 from amdattn.op.outputs import output_view
 from amdattn.ops.attention.call import lifted
-from amdattn.ops.attention.no_work import write
+from amdattn.ops.attention.empty import write
 from amdattn.ops.attention.options import Options, is_window
 from amdattn.ops.attention_backward.execution import RESULTS, BackwardPlan
 from amdattn.ops.attention_backward.plans import planned_for
@@ -57,7 +57,7 @@ def run(
     _, q, k, v, *_ = views
     inputs = dict(zip(_INPUTS, views, strict=True))
     if sinks is not None:
-        inputs["sinks"] = view_beside(sinks, "sinks", q.ordinal, stream)
+        inputs["sinks"] = view_colocated(sinks, "sinks", q.ordinal, stream)
     if dlse is not None:
         inputs["dlse"] = as_view(dlse, "dlse", stream)
     ordinal = runtime.get(q.ordinal).ordinal

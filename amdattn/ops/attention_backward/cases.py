@@ -242,7 +242,6 @@ OPERATION = Operation(
     options=OPTIONS,
     problem=problem_of,
     choices=planning.choices,
-    cost=lambda choice: choice.clk,
     best=planning.best,
     build=planning.build,
     reference=expected,

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from amdattn import scalars
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import FLOAT32, as_dtype
-from amdattn.op.beside import view_beside
+from amdattn.op.colocation import view_colocated
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
@@ -54,7 +54,7 @@ class BackwardPlan(RunnablePlan[BackwardProblem]):
                 *("sinks", "in", (p.num_heads_q,), FLOAT32, ()),
                 present=p.sinks,
                 condition="sinks",
-                host_check=view_beside,
+                host_check=view_colocated,
             ),
             OperandSpec(
                 *("dlse", "in", p.shape("lse", layout), FLOAT32, of_lse),

@@ -6,7 +6,8 @@ import functools
 from typing import Any
 
 from amdattn.arch.props import DeviceProps, as_device_props
-from amdattn.device import manifest, runtime
+from amdattn.device import runtime
+from amdattn.op.choices import planner
 from amdattn.ops.attention.options import Options
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem
 from amdattn.ops.attention_backward import planning
@@ -54,14 +55,6 @@ def plan_attention_backward(
     return planned(problem, as_device_props(device))
 
 
-@functools.lru_cache(maxsize=1024)
-def planned(problem: BackwardProblem, props: DeviceProps) -> BackwardPlan:
-    """The plan of a problem on a device."""
-    found = planning.choices(problem, props, manifest.kernels())
-    found.require(props)
-    return BackwardPlan.of(planning.build(problem, props, planning.best(found.items), found))
-
-
 @functools.lru_cache(maxsize=1024, typed=True)
 def planned_for(
     ordinal: int,
@@ -101,3 +94,6 @@ def planned_for(
         **named,
     )
     return planned(problem, runtime.get(ordinal).props)
+
+
+planned = planner(planning, BackwardPlan, planning.best)

@@ -89,7 +89,6 @@ OPERATION = Operation(
     ),
     problem=_problem,
     choices=planning.choices,
-    cost=lambda choice: choice.clk,
     best=planning.best,
     build=planning.build,
     reference=expected,

@@ -9,15 +9,16 @@ from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.arrays.interchange import as_view
-from amdattn.device import manifest, runtime
+from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
+from amdattn.op.choices import planner
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.indices import private
 from amdattn.op.nothing import Nothing, made
 from amdattn.op.operands import row_step
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
-from amdattn.ops.decode.indices import IndexCheck
+from amdattn.ops.cache_attention.indices import IndexCheck
 from amdattn.ops.embedding import planning
 from amdattn.ops.embedding.problem import EmbeddingProblem
 from amdattn.scalars import INT32_MAX, INT32_MIN
@@ -106,14 +107,6 @@ def _planned_for(ordinal: int, *facts: Any) -> EmbeddingPlan:
     return planned(EmbeddingProblem(*facts), runtime.get(ordinal).props)
 
 
-@functools.lru_cache(maxsize=1024)
-def planned(problem: EmbeddingProblem, props: DeviceProps) -> EmbeddingPlan:
-    """The plan of a problem on a device."""
-    found = planning.choices(problem, props, manifest.kernels())
-    found.require(props)
-    return EmbeddingPlan.of(planning.build(problem, props, planning.best(found.items), found))
-
-
 # -- runs ------------------------------------------------------------------------------------------
 
 
@@ -168,3 +161,6 @@ def _spread(shape: tuple[int, ...], rows: int) -> Any:
     import numpy as np
 
     return np.random.default_rng(0).integers(0, rows, shape, np.int32)
+
+
+planned = planner(planning, EmbeddingPlan, planning.best)

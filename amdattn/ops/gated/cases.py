@@ -98,8 +98,6 @@ OPERATION = Operation(
     ),
     problem=_problem,
     choices=planning.choices,
-    cost=lambda choice: choice.clk,
-    best=planning.best,
     build=planning.build,
     reference=expected,
     planned=planned,

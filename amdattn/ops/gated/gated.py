@@ -9,8 +9,9 @@ from amdattn import scalars
 from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
-from amdattn.device import manifest, runtime
+from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
+from amdattn.op.choices import planner
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.nothing import Nothing, made
 from amdattn.op.operands import check_shape, row_step, same_elements
@@ -169,14 +170,6 @@ def _planned_for(
     return planned(problem, runtime.get(ordinal).props)
 
 
-@functools.lru_cache(maxsize=1024)
-def planned(problem: GatedProblem, props: DeviceProps) -> GatedPlan:
-    """The plan of a problem on a device."""
-    found = planning.choices(problem, props, manifest.kernels())
-    found.require(props)
-    return GatedPlan.of(planning.build(problem, props, planning.best(found.items), found))
-
-
 # -- runs ------------------------------------------------------------------------------------------
 
 
@@ -219,3 +212,6 @@ class GatedPlan(RunnablePlan[GatedProblem]):
         views, handle = self.views_of({"gate": gate, "up": up}, stream)
         (result,) = self.execute(gate, views, (out,), "", handle)
         return result
+
+
+planned = planner(planning, GatedPlan)

@@ -64,11 +64,6 @@ def choices(
     return kernel_choices(problem, props, rows, GATED_ACTIVATION, mismatches, cost_clk)
 
 
-def best(items: Sequence[KernelChoice]) -> KernelChoice:
-    """The one of least estimated time."""
-    return min(items, key=lambda choice: choice.clk)
-
-
 def build(
     problem: GatedProblem, props: DeviceProps, choice: KernelChoice, choices: Choices[KernelChoice]
 ) -> Plan[GatedProblem]:

@@ -13,7 +13,7 @@ from amdattn.dtypes import PACKED, as_dtype
 from amdattn.op.indices import private
 from amdattn.op.operands import check_placement, check_shape
 from amdattn.op.outputs import output_view
-from amdattn.op.stand_ins import a_few_columns, a_few_rows
+from amdattn.op.zero_operands import few_zero_columns, few_zero_rows
 from amdattn.ops.gemm.groups import AsGroupSizes
 from amdattn.ops.gemm.mx import as_packed
 from amdattn.ops.gemm.plans import planned_for
@@ -110,7 +110,7 @@ def product(
         inputs["group_sizes"] = read(group_sizes, "group_sizes", ordinal, handle)
     if k == 0:  # the sums of no products, which those of a few zeros are too
         inputs |= {
-            name: (a_few_rows if is_by_k else a_few_columns)(inputs[name])
+            name: (few_zero_rows if is_by_k else few_zero_columns)(inputs[name])
             for name, is_by_k in (("a", a_by_k), ("b", b_by_k))
         }
         k = inputs["a"].shape[-2 if a_by_k else -1]

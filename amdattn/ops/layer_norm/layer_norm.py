@@ -10,8 +10,9 @@ from amdattn.arch.architectures import Architecture
 from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View, upload
 from amdattn.arrays.interchange import as_view, asarray, like
-from amdattn.device import manifest, runtime
+from amdattn.device import runtime
 from amdattn.dtypes import FLOAT32, DType, as_dtype
+from amdattn.op.choices import planner
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.nothing import Nothing, made
 from amdattn.op.operands import check_shape, refuse_number, row_step, same_elements
@@ -307,14 +308,6 @@ def _planned_for(ordinal: int, shape: tuple[int, ...], *facts: Any) -> LayerNorm
     return planned(problem, runtime.get(ordinal).props)
 
 
-@functools.lru_cache(maxsize=1024)
-def planned(problem: LayerNormProblem, props: DeviceProps) -> LayerNormPlan:
-    """The plan of a problem on a device."""
-    found = planning.choices(problem, props, manifest.kernels())
-    found.require(props)
-    return LayerNormPlan.of(planning.build(problem, props, planning.best(found.items), found))
-
-
 # -- runs ------------------------------------------------------------------------------------------
 
 
@@ -410,3 +403,6 @@ class LayerNormPlan(RunnablePlan[LayerNormProblem]):
         views, handle = self.views_of({**given, "scale": scale, "state": state}, stream)
         results = self.execute(x, views, (out, residual_out, out_scale), "", handle, workspace)
         return _returned(self.problem, results, scale)
+
+
+planned = planner(planning, LayerNormPlan)

@@ -77,11 +77,6 @@ def choices(
     return kernel_choices(problem, props, rows, NORM, mismatches, cost_clk, distance)
 
 
-def best(items: Sequence[KernelChoice]) -> KernelChoice:
-    """The one of least estimated time."""
-    return min(items, key=lambda choice: choice.clk)
-
-
 def build(
     problem: LayerNormProblem,
     props: DeviceProps,

@@ -175,7 +175,6 @@ OPERATION = Operation(
     ),
     problem=LayerNormBackwardProblem,
     choices=planning.choices,
-    cost=lambda choice: choice.clk,
     best=planning.best,
     build=planning.build,
     reference=expected,

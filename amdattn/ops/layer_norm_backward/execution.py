@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any, ClassVar
 
-from amdattn.arch.props import DeviceProps
 from amdattn.arrays.interchange import as_view
-from amdattn.device import manifest, runtime
+from amdattn.device import runtime
 from amdattn.dtypes import FLOAT32, as_dtype
+from amdattn.op.choices import planner
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.spec import OperandSpec, Specs
 from amdattn.ops.layer_norm.layer_norm import state_of
@@ -97,15 +97,6 @@ def _planned_for(ordinal: int, rows: int, columns: int, *facts: Any) -> LayerNor
     return planned(problem, runtime.get(ordinal).props)
 
 
-@functools.lru_cache(maxsize=1024)
-def planned(problem: LayerNormBackwardProblem, props: DeviceProps) -> LayerNormBackwardPlan:
-    """The plan of a problem on a device."""
-    found = planning.choices(problem, props, manifest.kernels())
-    found.require(props)
-    chosen = planning.best(found.items)
-    return LayerNormBackwardPlan.of(planning.build(problem, props, chosen, found))
-
-
 class LayerNormBackwardPlan(RunnablePlan[LayerNormBackwardProblem]):
     """A plan that can be run; see `Plan` for what it holds."""
 
@@ -161,3 +152,6 @@ class LayerNormBackwardPlan(RunnablePlan[LayerNormBackwardProblem]):
         given = {"dout": dout, "x": x, "weight": weight, "dresidual_out": dresidual_out}
         views, handle = self.views_of({**given, "state": state}, stream)
         return self.execute(x, views, (dx, dresidual, dparameters), "", handle, workspace)
+
+
+planned = planner(planning, LayerNormBackwardPlan, planning.best)

@@ -109,8 +109,6 @@ OPERATION = Operation(
     ),
     problem=MergeProblem,
     choices=planning.choices,
-    cost=lambda choice: choice.clk,
-    best=planning.best,
     build=planning.build,
     reference=expected,
     planned=planned,

@@ -9,8 +9,9 @@ from amdattn import scalars
 from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View, empty, host_empty
 from amdattn.arrays.interchange import as_view, like
-from amdattn.device import manifest, runtime
+from amdattn.device import runtime
 from amdattn.dtypes import FLOAT32, DType, as_dtype
+from amdattn.op.choices import planner
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.operands import check_placement, check_shape
 from amdattn.op.outputs import output_view
@@ -132,14 +133,6 @@ def _planned_for(ordinal: int, shape: tuple[int, ...], dtype: str, layout: str) 
     return planned(problem, runtime.get(ordinal).props)
 
 
-@functools.lru_cache(maxsize=1024)
-def planned(problem: MergeProblem, props: DeviceProps) -> MergePlan:
-    """The plan of a problem on a device."""
-    found = planning.choices(problem, props, manifest.kernels())
-    found.require(props)
-    return MergePlan.of(planning.build(problem, props, planning.best(found.items), found))
-
-
 def _axes(layout: str) -> tuple[str, ...]:
     """Of o but the last."""
     name = scalars.word("layout", layout)
@@ -254,3 +247,6 @@ def _of_nothing(
         if name in _RESULTS and view.read_only:
             raise ValueError(f"{name} is read-only")
     return results[0], results[1]
+
+
+planned = planner(planning, MergePlan)

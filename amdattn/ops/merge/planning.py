@@ -178,11 +178,6 @@ def choices(
     return Choices(tuple(items), tuple(rejected), rows)
 
 
-def best(items: Sequence[Choice]) -> Choice:
-    """The one of least estimated time."""
-    return min(items, key=lambda choice: choice.clk)
-
-
 def build(
     problem: MergeProblem, props: DeviceProps, choice: Choice, choices: Choices[Choice]
 ) -> Plan[MergeProblem]:

@@ -137,11 +137,6 @@ def distance(rejected: Rejected) -> tuple[int, bool]:
     return len(wrong), any(one.argument == "columns" for one in wrong)
 
 
-def best(items: Sequence[KernelChoice]) -> KernelChoice:
-    """The one of least estimated time."""
-    return min(items, key=lambda choice: choice.clk)
-
-
 def build(
     problem: NormProblem, props: DeviceProps, choice: KernelChoice, choices: Choices[KernelChoice]
 ) -> Plan[NormProblem]:

@@ -9,8 +9,9 @@ from amdattn import scalars
 from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View, empty, host_empty
 from amdattn.arrays.interchange import as_view, like
-from amdattn.device import manifest, runtime
+from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
+from amdattn.op.choices import planner
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.operands import check_placement, check_shape, refuse_number, row_step, same_elements
 from amdattn.op.outputs import output_view
@@ -154,14 +155,6 @@ def _planned_for(
     return planned(problem, runtime.get(ordinal).props)
 
 
-@functools.lru_cache(maxsize=1024)
-def planned(problem: NormProblem, props: DeviceProps) -> NormPlan:
-    """The plan of a problem on a device."""
-    found = planning.choices(problem, props, manifest.kernels())
-    found.require(props)
-    return NormPlan.of(planning.build(problem, props, planning.best(found.items), found))
-
-
 # -- runs ------------------------------------------------------------------------------------------
 
 
@@ -239,3 +232,6 @@ def _of_nothing(kind: Any, views: tuple[View, ...], given: tuple[Any, Any], stre
         if name.endswith("out") and view.read_only:
             raise ValueError(f"{name} is read-only")
     return tuple(results) if has_residual else results[0]
+
+
+planned = planner(planning, NormPlan)

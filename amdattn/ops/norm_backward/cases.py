@@ -142,7 +142,6 @@ OPERATION = Operation(
     ),
     problem=NormBackwardProblem,
     choices=planning.choices,
-    cost=lambda choice: choice.clk,
     best=planning.best,
     build=planning.build,
     reference=expected,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, ClassVar
 
-from amdattn.arch.props import DeviceProps
-from amdattn.device import manifest
 from amdattn.dtypes import FLOAT32, as_dtype
+from amdattn.op.choices import planner
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.spec import OperandSpec, Specs
 from amdattn.ops.norm_backward import planning
@@ -64,9 +62,4 @@ class NormBackwardPlan(RunnablePlan[NormBackwardProblem]):
         return self.execute(x, views, (dx, dweight), "", handle)
 
 
-@functools.lru_cache(maxsize=1024)
-def planned(problem: NormBackwardProblem, props: DeviceProps) -> NormBackwardPlan:
-    """The plan of a problem on a device."""
-    found = planning.choices(problem, props, manifest.kernels())
-    found.require(props)
-    return NormBackwardPlan.of(planning.build(problem, props, planning.best(found.items), found))
+planned = planner(planning, NormBackwardPlan, planning.best)

@@ -156,7 +156,6 @@ OPERATION = Operation(
     ),
     problem=QuantizeProblem,
     choices=planning.choices,
-    cost=lambda choice: choice.clk,
     best=planning.best,
     build=planning.build,
     reference=expected,

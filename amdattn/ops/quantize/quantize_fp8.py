@@ -9,8 +9,9 @@ from amdattn.arch.architectures import Architecture
 from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View, empty, host_empty
 from amdattn.arrays.interchange import as_view, like
-from amdattn.device import manifest, runtime
+from amdattn.device import runtime
 from amdattn.dtypes import FLOAT32, as_dtype
+from amdattn.op.choices import planner
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.operands import check_placement, check_shape
 from amdattn.op.outputs import output_view
@@ -164,14 +165,6 @@ def _planned_for(ordinal: int, *facts: Any) -> QuantizePlan:
     return planned(QuantizeProblem(*facts), runtime.get(ordinal).props)
 
 
-@functools.lru_cache(maxsize=1024)
-def planned(problem: QuantizeProblem, props: DeviceProps) -> QuantizePlan:
-    """The plan of a problem on a device."""
-    found = planning.choices(problem, props, manifest.kernels())
-    found.require(props)
-    return QuantizePlan.of(planning.build(problem, props, planning.best(found.items), found))
-
-
 # -- runs ------------------------------------------------------------------------------------------
 
 
@@ -271,3 +264,6 @@ def _of_nothing(
             results[name] = like(kind, host_empty(shape, element))
     check_placement(named)
     return results["out"], results.get("out_scale")
+
+
+planned = planner(planning, QuantizePlan, planning.best)

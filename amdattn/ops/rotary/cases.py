@@ -191,8 +191,6 @@ OPERATION = Operation(
     ),
     problem=RotaryProblem,
     choices=planning.choices,
-    cost=lambda choice: choice.clk,
-    best=planning.best,
     build=planning.build,
     reference=expected,
     planned=planned,

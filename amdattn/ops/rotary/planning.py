@@ -106,11 +106,6 @@ def choices(
     return dataclasses.replace(found, rejected=tuple(rejected))
 
 
-def best(items: Sequence[KernelChoice]) -> KernelChoice:
-    """The one of least estimated time."""
-    return min(items, key=lambda choice: choice.clk)
-
-
 def build(
     problem: RotaryProblem, props: DeviceProps, choice: KernelChoice, choices: Choices[KernelChoice]
 ) -> Plan[RotaryProblem]:

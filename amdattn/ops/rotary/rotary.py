@@ -10,9 +10,10 @@ from amdattn import scalars
 from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
-from amdattn.device import manifest, runtime
+from amdattn.device import runtime
 from amdattn.dtypes import DType, as_dtype
-from amdattn.op.beside import view_beside
+from amdattn.op.choices import planner
+from amdattn.op.colocation import view_colocated
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.head_norm import NORM_EPS
 from amdattn.op.nothing import Nothing, made
@@ -20,7 +21,7 @@ from amdattn.op.operands import operand_of, same_elements
 from amdattn.op.outputs import output_view
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
-from amdattn.ops.decode.indices import IndexCheck
+from amdattn.ops.cache_attention.indices import IndexCheck
 from amdattn.ops.rotary import planning
 from amdattn.ops.rotary.problem import RotaryProblem
 from amdattn.scalars import INT32_MAX, INT32_MIN
@@ -105,7 +106,7 @@ def apply_rotary_emb(
         raise ValueError(f"x has shape {view.shape}; it must have 3 or 4 dimensions")
     packed = len(view.shape) == 3
     batch, seqlen, heads, dim = view.shape if not packed else (1, *view.shape)
-    tables = [view_beside(t, n, view.ordinal, handle) for t, n in ((cos, "cos"), (sin, "sin"))]
+    tables = [view_colocated(t, n, view.ordinal, handle) for t, n in ((cos, "cos"), (sin, "sin"))]
     for name, table in zip(("cos", "sin"), tables, strict=True):
         if len(table.shape) != 2 or table.shape != tables[0].shape:
             raise ValueError(
@@ -124,7 +125,7 @@ def apply_rotary_emb(
                 raise ValueError(f"{name} was given, but no k")
     for name, weight in (("q_norm_weight", q_norm_weight), ("k_norm_weight", k_norm_weight)):
         if weight is not None:
-            views[name] = view_beside(weight, name, view.ordinal, handle)
+            views[name] = view_colocated(weight, name, view.ordinal, handle)
     inplace = scalars.boolean("inplace", inplace)
     if inplace:
         if out is not None or k_out is not None:
@@ -204,14 +205,6 @@ def _planned_for(ordinal: int, problem: RotaryProblem) -> RotaryPlan:
     return planned(problem, runtime.get(ordinal).props)
 
 
-@functools.lru_cache(maxsize=1024)
-def planned(problem: RotaryProblem, props: DeviceProps) -> RotaryPlan:
-    """The plan of a problem on a device."""
-    found = planning.choices(problem, props, manifest.kernels())
-    found.require(props)
-    return RotaryPlan.of(planning.build(problem, props, planning.best(found.items), found))
-
-
 # -- runs ------------------------------------------------------------------------------------------
 
 
@@ -231,7 +224,7 @@ class RotaryPlan(RunnablePlan[RotaryProblem]):
         tokens = (p.batch, p.seqlen)[p.packed :]
         layout: dict[str, Any] = {"layout": _LAYOUT[p.packed]}
         if_k: dict[str, Any] = {"present": p.heads_k > 0, "condition": "heads_k", **layout}
-        of_table: dict[str, Any] = {"layout": "rows, rotary_dim / 2", "host_check": view_beside}
+        of_table: dict[str, Any] = {"layout": "rows, rotary_dim / 2", "host_check": view_colocated}
 
         def index(name: str, shape: tuple[int, ...], most: int, why: str) -> OperandSpec:
             wanted = {"positions": "tokens", "seqlen_offsets": "offsets"}[name]
@@ -343,6 +336,9 @@ def _weight_spec(
         *(name, "in", (head_dim,), dtype, ()),
         present=there,
         condition=condition,
-        host_check=view_beside,
+        host_check=view_colocated,
         layout="head_dim",
     )
+
+
+planned = planner(planning, RotaryPlan)

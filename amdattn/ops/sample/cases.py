@@ -173,8 +173,6 @@ OPERATION = Operation(
     ),
     problem=SampleProblem,
     choices=planning.choices,
-    cost=lambda choice: choice.clk,
-    best=planning.best,
     build=planning.build,
     reference=expected,
     planned=planned,

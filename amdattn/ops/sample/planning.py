@@ -115,11 +115,6 @@ def choices(
     return kernel_choices(problem, props, rows, SAMPLE, mismatches, cost_clk)
 
 
-def best(items: Sequence[KernelChoice]) -> KernelChoice:
-    """The one of least estimated time."""
-    return min(items, key=lambda choice: choice.clk)
-
-
 def build(
     problem: SampleProblem,
     props: DeviceProps,

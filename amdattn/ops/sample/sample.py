@@ -9,8 +9,9 @@ from amdattn import scalars
 from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import DeviceArray, View, upload
 from amdattn.arrays.interchange import as_view, asarray, like
-from amdattn.device import manifest, runtime
+from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
+from amdattn.op.choices import planner
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.operands import check_shape
 from amdattn.op.outputs import output_view
@@ -217,14 +218,6 @@ def _planned_for(
     return planned(SampleProblem(*shape, dtype, temperature, *options), runtime.get(ordinal).props)
 
 
-@functools.lru_cache(maxsize=1024)
-def planned(problem: SampleProblem, props: DeviceProps) -> SamplePlan:
-    """The plan of a problem on a device."""
-    found = planning.choices(problem, props, manifest.kernels())
-    found.require(props)
-    return SamplePlan.of(planning.build(problem, props, planning.best(found.items), found))
-
-
 def _spread(shape: tuple[int, int], most: int) -> Any:
     """Random integers below `most`."""
     import numpy as np
@@ -285,3 +278,6 @@ class SamplePlan(RunnablePlan[SampleProblem]):
         views, handle = self.views_of(given, stream)
         (result,) = self.execute(logits, views, (out,), "", handle, workspace)
         return result
+
+
+planned = planner(planning, SamplePlan)

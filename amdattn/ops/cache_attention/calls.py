@@ -1,0 +1,283 @@
+"""What a call of attention over a cache asks for: options, and the problem of its arrays."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, NamedTuple
+
+from amdattn import scalars
+from amdattn.arrays.buffers import View
+from amdattn.arrays.interchange import as_view
+from amdattn.device import runtime
+from amdattn.op.indices import private
+from amdattn.op.operands import check_placement
+from amdattn.op.spec import Specs
+from amdattn.ops.cache_attention.decode_problem import DecodeProblem
+from amdattn.ops.cache_attention.indices import COUNTED, check_pages
+from amdattn.ops.cache_attention.kernels import MOST_QUERIES
+from amdattn.ops.cache_attention.layouts import LAYOUTS, layouts_named
+from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
+from amdattn.ops.cache_attention.quantized import BYTES
+
+_AXES = {
+    "q": "(batch, seqlen_q, num_heads_q, head_dim)",
+    "k": "(batch, seqlen_new, num_heads_kv, head_dim)",
+    "rotary_cos": "(positions, rotary_dim / 2)",
+    "block_table": "(batch, pages of a sequence)",
+}
+# Types of options in their order: plans are looked up by values, of which True is equal to 1.
+_NUMBER, _OR_NONE = (int, float), (int, float, type(None))
+_PLAIN = frozenset(
+    itertools.product(
+        *(_OR_NONE, (bool,), (tuple,), _NUMBER, (bool,), (int,), (str,), _OR_NONE, _OR_NONE)
+    )
+)
+
+
+class CacheOptions(NamedTuple):
+    """What a caller asks for besides the arrays."""
+
+    softmax_scale: float | None
+    causal: bool
+    window_size: tuple[int, int]
+    softcap: float
+    rotary_interleaved: bool
+    num_splits: int
+    kv_layout: str
+    k_descale: float | None  # None: there is none, or an array
+    v_descale: float | None
+
+    @property
+    def are_plain(self) -> bool:
+        """Whether a call may be looked up by these values."""
+        window = self.window_size
+        return (*map(type, self),) in _PLAIN and (
+            len(window) == 2 and type(window[0]) is type(window[1]) is int
+        )
+
+    def read(self) -> CacheOptions:
+        """The same as values of Python; TypeError for what is none."""
+        return CacheOptions(
+            scalars.optional_number("softmax_scale", self.softmax_scale),
+            scalars.boolean("causal", self.causal),
+            scalars.window("window_size", self.window_size),
+            scalars.number("softcap", self.softcap),
+            scalars.boolean("rotary_interleaved", self.rotary_interleaved),
+            scalars.integer("num_splits", self.num_splits),
+            self.kv_layout,
+            scalars.optional_number("k_descale", self.k_descale),
+            scalars.optional_number("v_descale", self.v_descale),
+        )
+
+
+class CacheArrays(NamedTuple):
+    """The operands of a call, by name; None: not given."""
+
+    q: Any
+    k_cache: Any
+    v_cache: Any
+    k: Any = None
+    v: Any = None
+    rotary_cos: Any = None
+    rotary_sin: Any = None
+    cache_seqlens: Any = None
+    cache_batch_idx: Any = None
+    cache_leftpad: Any = None
+    block_table: Any = None
+    k_descale: Any = None
+    v_descale: Any = None
+    sinks: Any = None
+    cu_seqlens_q: Any = None
+    cu_seqlens_kv: Any = None
+
+    def check_pairs(self) -> None:
+        """That what comes in pairs does."""
+        for one, other in (("k", "v"), ("rotary_cos", "rotary_sin")):
+            given, missing = (one, other) if getattr(self, other) is None else (other, one)
+            if (getattr(self, one) is None) != (getattr(self, other) is None):
+                raise ValueError(f"{given} was given, but {missing}=None; both must be, or neither")
+
+    def split(self, *options: Any) -> tuple[CacheArrays, CacheOptions]:
+        """Without scales that are numbers, which are options."""
+        scales = self.k_descale, self.v_descale
+        if scales[0] is scales[1] is None:
+            return self, CacheOptions._make((*options, None, None))
+        arrays, numbers = zip(
+            *((x, None) if hasattr(x, "shape") else (None, x) for x in scales), strict=True
+        )
+        kept = self._replace(k_descale=arrays[0], v_descale=arrays[1])
+        return kept, CacheOptions._make((*options, *numbers))
+
+
+class CacheKey(NamedTuple):
+    """What of a call its plan depends on."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    table: tuple[int, ...]
+    dtypes: tuple[str, str, str]  # of q, of the cache, of angles or ""
+    given: tuple[bool, ...]
+    return_lse: bool
+    is_paged: bool
+    options: CacheOptions
+    longest: int  # keys of a sequence that are declared; 0: none are
+    longest_chunk: int = 0  # of chunks of several lengths, whose rows q has
+    max_total_kv: int = 0
+
+
+class CacheCall:
+    """Arrays and options of a call.
+
+    Attributes
+    ----------
+    views : dict of str to View
+        Of q, the caches, what is appended and angles; after `complete` of all operands.
+    """
+
+    def __init__(
+        self,
+        arrays: CacheArrays,
+        options: CacheOptions,
+        return_lse: bool,
+        longest: int,
+        stream: int,
+        of_ragged: tuple[int, int] = (0, 0),
+    ) -> None:
+        """Read what callers give; `of_ragged` are the last of `CacheKey`."""
+        arrays.check_pairs()
+        if not options.are_plain:
+            options = options.read()
+        self._arrays = given = arrays._asdict()
+        self._stream = stream
+        labels = _RAGGED_LABELS if of_ragged[0] else {}
+        self.views: dict[str, View] = {
+            name: as_view(given[name], labels.get(name, name), stream)
+            for name in _TENSORS
+            if given[name] is not None or name in _NEEDED
+        }
+        q, table = self.views["q"], arrays.block_table
+        self.key = CacheKey(
+            tuple([self.views[name].shape if name in self.views else () for name in SHAPED]),
+            () if table is None else shape_of_table(table),
+            (
+                *(q.dtype.name, self.views["k_cache"].dtype.name),
+                self.views["rotary_cos"].dtype.name if "rotary_cos" in self.views else "",
+            ),
+            tuple([given[name] is not None for name in GIVEN]),
+            *(return_lse, table is not None, options, longest, *of_ragged),
+        )
+
+    @property
+    def ordinal(self) -> int:
+        """The device that runs it."""
+        return runtime.get(self.views["q"].ordinal).ordinal
+
+    def complete(self, specs: Specs, problem: DecodeProblem) -> None:
+        """See the other operands, as a plan asks for them."""
+        q = self.views["q"]
+        if any([view.ordinal != q.ordinal for view in self.views.values()]):
+            # Those that follow, which go where q is, are not to blame.
+            check_placement({specs[name].title: view for name, view in self.views.items()})
+        arrays = self._arrays
+        for name in COUNTED if problem.page_size else ():  # read once: two checks are of them
+            if arrays[name] is not None:
+                arrays[name] = private(arrays[name], specs[name].title if name in specs else name)
+        for name in _READ:
+            if arrays[name] is not None and name in specs:
+                spec = specs[name]
+                if spec.present and spec.host_check is not None:
+                    read = spec.host_check(arrays[name], spec.title, q.ordinal, self._stream)
+                    self.views[name] = read
+        check_pages(self._arrays, problem)
+
+
+_TENSORS = ("q", "k_cache", "v_cache", "k", "v", "rotary_cos", "rotary_sin")
+_NEEDED = ("q", "k_cache", "v_cache")
+_RAGGED_LABELS = {"k_cache": "k", "v_cache": "v"}
+SHAPED = ("q", "k_cache", "v_cache", "k", "rotary_cos")
+GIVEN = (
+    *("cache_seqlens", "cache_batch_idx", "cache_leftpad", "sinks"),
+    *("k_descale", "v_descale"),
+)
+_READ = (
+    *("cache_seqlens", "cache_batch_idx", "cache_leftpad", "block_table", "cu_seqlens_q"),
+    *("cu_seqlens_kv", "k_descale", "v_descale", "k_cache", "v_cache", "sinks"),
+)
+
+
+def check_axes(key: CacheKey) -> None:
+    """That arrays have as many axes as they should."""
+    layouts = layouts_named(key.options.kv_layout, key.is_paged)
+    is_ragged = key.longest_chunk > 0
+    axes = _AXES | {name: f"({layout.text(key.is_paged)})" for name, layout in layouts.items()}
+    axes |= {"q": "(total_q, num_heads_q, head_dim)"} if is_ragged else {}
+    for name, shape in zip((*SHAPED, "block_table"), (*key.shapes, key.table), strict=True):
+        if shape and len(shape) != len(axes[name].split(",")):
+            label = _RAGGED_LABELS.get(name, name) if is_ragged else name
+            raise ValueError(f"{label} has shape {shape}; it must be {axes[name]}")
+
+
+def problem_of(key: CacheKey, fp8: str = BYTES, copies: str = "") -> DecodeProblem:
+    """Of more queries than decoding kernels take a `PrefillProblem`.
+
+    What else arrays must be than of these shapes follows from it. `fp8` is what bytes of a cache
+    stand for.
+    """
+    check_axes(key)
+    shapes, table, dtypes, given, return_lse, is_paged, options, longest, longest_chunk, _ = key
+    layouts = LAYOUTS[options.kv_layout]
+    (*rows, heads, head_dim), k_shape, v_shape, k, angles = shapes
+    k_cache, v_cache = layouts["k_cache"].sizes(k_shape), layouts["v_cache"].sizes(v_shape)
+    if k and k[1] == 0:
+        raise ValueError(f"k has shape {k}; it must have at least one row a sequence, or be None")
+    capacity = k_cache["seq"] * (table[1] if is_paged else 1)
+    named: dict[str, Any] = dict(zip(_GIVEN_FIELDS, given, strict=True))
+    named |= {name: x for name, x in options._asdict().items() if x is not None}
+    named |= {
+        **{"seqlen_kv": capacity, "num_heads_q": heads, "num_heads_kv": k_cache["head"]},
+        **{"head_dim": head_dim, "head_dim_v": v_cache["column"], "return_lse": return_lse},
+        **{"dtype": dtypes[0], "kv_dtype": fp8 if dtypes[1] == BYTES else dtypes[1]},
+        **{"page_size": k_cache["seq"] if is_paged else 0, "num_pages": k_cache["page"]},
+        **{"seqlen_new": k[1] if k else 0, "rotary_dtype": dtypes[2]},
+    }
+    if angles:
+        named |= {"rotary_dim": 2 * angles[1], "rotary_positions": angles[0]}
+    if longest_chunk:
+        return PrefillProblem(
+            *(table[0], max(1, min(longest_chunk, rows[0]))),
+            total_q=rows[0],
+            max_seqlen_kv=max(1, min(longest, capacity)),
+            max_total_kv=key.max_total_kv,
+            **named,
+        )
+    problem = DecodeProblem(rows[0], rows[1], **named)
+    if problem.seqlen_q <= MOST_QUERIES:
+        return problem
+    return PrefillProblem.of(problem, longest, copies)
+
+
+# Fields of problems that say whether those of GIVEN are.
+_GIVEN_FIELDS = (*GIVEN[:-2], "k_descales", "v_descales")
+
+
+def declared(name: str, most: int | None) -> int:
+    """What a caller says that there is at most; 0: nothing."""
+    if most is None:
+        return 0
+    found = scalars.integer(name, most)
+    if found < 1:
+        raise ValueError(f"{name}={found} must be at least 1, or None")
+    return found
+
+
+def shape_of_table(table: Any) -> tuple[int, ...]:
+    """Of an array or of rows in a list."""
+    shape = getattr(table, "shape", None)
+    if shape is None:
+        rows = table if isinstance(table, (list, tuple)) else ()
+        if not rows or not isinstance(rows[0], (list, tuple, range)):
+            raise TypeError(f"block_table={table!r} must be an array or a list of rows")
+        return len(rows), len(rows[0])
+    found = tuple(shape)
+    if len(found) != 2:
+        raise ValueError(f"block_table has shape {found}; it must be {_AXES['block_table']}")
+    return found

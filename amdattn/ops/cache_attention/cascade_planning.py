@@ -1,0 +1,382 @@
+"""Attention over a shared prefix once for all sequences, over own keys, and their merge. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from amdattn.arch.props import DeviceProps
+from amdattn.device.manifest import KernelSpec, candidates
+from amdattn.op.choices import Choices, KernelChoice, fastest
+from amdattn.op.mismatch import Mismatch
+from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
+from amdattn.op.workspace import Region, WorkspaceLayout
+from amdattn.ops.attention import planning as attention
+from amdattn.ops.attention.planning import PlannedAttention
+from amdattn.ops.cache_attention import decode_planning as decode, prefill_planning as prefill
+from amdattn.ops.cache_attention.cascade_problem import CascadeProblem, splits_of_tiles
+from amdattn.ops.cache_attention.decode_problem import DecodeProblem, as_problem
+from amdattn.ops.cache_attention.kernels import CASCADE_MERGE, MERGE_GRID, Operands, replaced
+from amdattn.ops.cache_attention.prefill_planning import (
+    SCALES,
+    able,
+    kernel_for,
+    region_of_scales,
+    rows_launch,
+    scaled,
+)
+from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
+
+_FLOAT_BYTES = 4
+# What the ways of attending over a prefix take beside their keys, in launches, and how much faster
+# than the last level cache L2s have the keys of a head: fitted to modelled times.
+_DECODING_LAUNCHES, _TILES_LAUNCHES, _CACHED = 2, 5, 3
+QUERIES = "prefix_q"  # regions
+_K, _V, PREFIX_O, _LSE, _OWN_LSE = (*("prefix_k", "prefix_v", "prefix_o", "prefix_lse", "own_lse"),)
+_SCALES, _OWN_O = "prefix_scales", "own_o"
+
+
+def choices(
+    problem: CascadeProblem, props: DeviceProps, rows: Sequence[KernelSpec]
+) -> Choices[KernelChoice]:
+    """Every kernel that merges such results."""
+    found, own = candidates(rows, CASCADE_MERGE, props), problem.own
+    taking = tuple(KernelChoice(row, 0.0) for row in found if row.dtype == own.dtype)
+    rejected = tuple(
+        (row, [Mismatch("dtype", own.dtype, (row.dtype,))])
+        for row in found
+        if row.dtype != own.dtype
+    )
+    return Choices(taking, rejected, rows)
+
+
+def own_plan(
+    problem: DecodeProblem, props: DeviceProps, rows: Sequence[KernelSpec]
+) -> Plan[DecodeProblem]:
+    """Attention over the cache."""
+    if isinstance(problem, PrefillProblem):
+        chunked = [
+            dataclasses.replace(problem, num_splits=parts)
+            for parts in splits_of_tiles(problem.num_splits)
+        ]
+        taken = min(
+            (
+                (p, *_best_tiles(prefill.choices(p, props, rows), props, problem.num_splits))
+                for p in chunked
+            ),
+            key=lambda found: found[1].estimated_clk,
+        )
+        return prefill.build(taken[0], props, *taken[1:], True)
+    found = decode.choices(problem, props, rows)
+    found.require(props)
+    return decode.build(problem, props, fastest(found.items), found, True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prefix:
+    """Attention over the prefix.
+
+    Attributes
+    ----------
+    o, lse : dict of str to int
+        Strides of what it comes to, along queries, heads of keys and those that share one.
+    """
+
+    launches: tuple[Launch, ...]
+    regions: tuple[Region, ...]
+    reasons: Mapping[str, str]
+    o: Mapping[str, int]
+    lse: Mapping[str, int]
+
+
+def build(
+    problem: CascadeProblem,
+    props: DeviceProps,
+    choice: KernelChoice,
+    choices: Choices[KernelChoice],
+) -> Plan[CascadeProblem]:
+    """The plan of a choice.
+
+    Raises
+    ------
+    UnsupportedProblem
+        No kernel attends over the prefix, or over the cache.
+    """
+    p, own, rows = problem, problem.own, choices.rows
+    of_prefix = _prefix(p, props, rows)
+    of_own = own_plan(own, props, rows)
+    sizes = p.queries * own.num_heads_q
+    regions = [
+        Region(PREFIX_O, sizes * own.head_dim_v * _FLOAT_BYTES),
+        Region(_OWN_O, sizes * own.head_dim_v * _FLOAT_BYTES),
+        Region(_LSE, sizes * 2 * _FLOAT_BYTES),
+        Region(_OWN_LSE, sizes * 2 * _FLOAT_BYTES),
+        *of_prefix.regions,
+        *of_own.workspace.regions,
+    ]
+    launches = [*of_prefix.launches]
+    of_query = own.num_heads_q * own.head_dim_v
+    compact = {"batch": own.seqlen_q * of_query, "seq": of_query, "head": own.head_dim_v}
+    regions_of_own: Operands = {"lse": (_OWN_LSE, {}), "out": (_OWN_O, compact)}
+    launches += [replaced(launch, regions_of_own) for launch in of_own.launches]
+    launches.append(_merge(p, choice.kernel, of_prefix))
+    reasons = {
+        "prefix": f"{p.prefix_len} keys, {p.prefix_bytes} bytes, attended once by the {p.queries} "
+        f"queries of {own.batch} sequences: {p.saved_bytes} bytes less than by each",
+        **{f"prefix: {name}": text for name, text in of_prefix.reasons.items() if name != "work"},
+        **dict(of_own.reasons),
+        "work": f"{p.flops:.4g} floating point operations, of a full cache",
+    }
+    workspace = WorkspaceLayout.of(regions)
+    return Plan(problem, props, tuple(launches), workspace, tuple(reasons.items()))
+
+
+def _prefix(problem: CascadeProblem, props: DeviceProps, rows: Sequence[KernelSpec]) -> _Prefix:
+    """By a kernel of decoding if that takes less time: each tile of rows then reads all keys."""
+    p, given, kernels = problem, problem.own.num_splits, able(problem.own, rows)
+    forward, tiled, of_tiles = min(
+        (
+            (of_parts, *_best_tiles(attention.choices(of_parts, props, kernels), props, given))
+            for of_parts in map(p.forward, splits_of_tiles(given))
+        ),
+        key=lambda found: found[1].estimated_clk,
+    )
+    launch_clk = props.architecture.launch_us * 1e3 * props.peak_clock_ghz
+    decoded = None if p.is_chunked else _least_decoding(p, props, rows)
+    clk = tiled.estimated_clk + launch_clk * (_TILES_LAUNCHES + (p.prefix_pages > 0))
+    if decoded and decoded.clk <= clk:
+        return _by_decoding(p, props, rows, decoded, clk)
+    why = {}
+    if decoded:
+        why = {"instead": f"decoding, {decoded.clk:.0f} clk; tiles of rows, {clk:.0f} clk"}
+    found = attention.build(forward, props, tiled, of_tiles, True)
+    return _by_tiles(p, props, rows, found, why)
+
+
+def _best_tiles(
+    found: Choices[attention.TileChoice], props: DeviceProps, given_splits: int
+) -> tuple[attention.TileChoice, Choices[attention.TileChoice]]:
+    """Of given parts that which is taken whatever the batch is, else the fastest of this one."""
+    found.require(props)
+    if given_splits:
+        return fastest(found.items), found
+    return min(found.items, key=lambda choice: choice.estimated_clk), found
+
+
+def _least_decoding(
+    problem: CascadeProblem, props: DeviceProps, rows: Sequence[KernelSpec]
+) -> decode.Choice | None:
+    """Of kernels of decoding, which take any number of queries of which none is masked.
+
+    The one with the fewest rows, as parts of many rows take long to merge. Each tile of rows reads
+    all keys, all but the first out of caches.
+    """
+    whole = problem.decoded
+    of_one = decode.choices(dataclasses.replace(whole, seqlen_q=1), props, rows)
+    if not of_one.items:
+        return None
+    kernel = min((one.kernel for one in of_one.items), key=lambda row: int(row.params["rows"]))
+    width = whole.num_heads_kv * (whole.head_dim + whole.head_dim_v) * whole.kv_itemsize
+    read = decode.row_tiles(kernel, whole) * problem.prefix_len * width
+    fixed = _DECODING_LAUNCHES * props.architecture.launch_us * 1e3
+    # Workgroups go round robin over the XCDs: of as many parts of each tile as there are XCDs, or a
+    # multiple, each XCD has the same keys of all tiles.
+    count, tiles = decode.workgroups(kernel, whole, props), decode.items(kernel, whole)
+    in_parts = tiles * props.num_xcds
+    of_xcd = problem.prefix_bytes // whole.num_heads_kv
+    if in_parts <= count and not whole.num_splits:
+        count = count // in_parts * in_parts
+        of_xcd = problem.prefix_bytes // props.num_xcds
+    fits = of_xcd <= props.architecture.l2_bytes
+    rate = props.mall_bytes_per_ns * (_CACHED if fits else 1)
+    clk = (fixed + read / rate) * props.peak_clock_ghz
+    return decode.Choice(kernel, count, clk)
+
+
+def _by_decoding(
+    problem: CascadeProblem,
+    props: DeviceProps,
+    rows: Sequence[KernelSpec],
+    choice: decode.Choice,
+    otherwise_clk: float,
+) -> _Prefix:
+    p, own = problem, problem.own
+    found = decode.build(p.decoded, props, choice, Choices((choice,), (), rows), True)
+    row = own.num_heads_q * own.head_dim_v
+    named = {region.name: f"prefix_{region.name}" for region in found.workspace.regions}
+    operands: dict[str, tuple[str, Mapping[str, Argument]]] = {
+        **{name: (other, {}) for name, other in named.items()},
+        "out": (
+            PREFIX_O,
+            {"batch": 0, "seq": own.num_heads_q * own.head_dim_v, "head": own.head_dim_v},
+        ),
+        "lse": (_LSE, {}),
+    }
+    regions = [
+        dataclasses.replace(region, name=named[region.name]) for region in found.workspace.regions
+    ]
+    launches = []
+    if p.copies_queries:
+        launches.append(_queries(p, props, rows, own.num_heads_q))
+        regions.append(_region_of_queries(p))
+        of_query = own.num_heads_q * own.head_dim
+        operands["q"] = QUERIES, {"batch": 0, "seq": of_query, "head": own.head_dim}
+    elif own.seqlen_q == 1:
+        operands["q"] = "q", {"batch": 0, "seq": Stride("q", "batch")}
+    if p.prefix_pages:
+        operands["block_table"] = "prefix_table", {"batch": 0}
+    else:
+        operands |= {f"{x}_cache": (f"{x}_prefix", {"page": 0}) for x in "kv"}
+    (launch,) = found.launches
+    args = {**dict(launch.args), "max_seqlen": p.prefix_len}
+    launch = dataclasses.replace(launch, args=tuple(args.items()))
+    launches.append(replaced(launch, operands))
+    width, group = own.head_dim_v, own.group
+    return _Prefix(
+        tuple(launches),
+        tuple(regions),
+        {
+            **dict(found.reasons),
+            "instead": f"tiles of rows, {otherwise_clk:.0f} clk; decoding, {choice.clk:.0f} clk",
+        },
+        {"query": row, "kv": group * width, "member": width},
+        {"query": 1, "kv": group * p.queries, "member": p.queries},
+    )
+
+
+def _by_tiles(
+    problem: CascadeProblem,
+    props: DeviceProps,
+    rows: Sequence[KernelSpec],
+    found: PlannedAttention,
+    why: Mapping[str, str],
+) -> _Prefix:
+    """The forward kernels, of which queries and heads that share a head of keys are rows."""
+    p, own = problem, problem.own
+    regions = [_region_of_queries(p)]
+    launches = [_queries(p, props, rows, own.group)]
+    if p.prefix_pages:
+        of_row = p.prefix_len * own.num_heads_kv * own.itemsize
+        regions += [Region(_K, of_row * own.head_dim), Region(_V, of_row * own.head_dim_v)]
+        if own.is_quantized:
+            regions.append(dataclasses.replace(region_of_scales(own), name=_SCALES))
+        launches.append(_gather(p, props, rows))
+    named = {region.name: f"prefix_{region.name}" for region in found.workspace.regions}
+    regions += [
+        dataclasses.replace(region, name=named[region.name]) for region in found.workspace.regions
+    ]
+    operands = {**{name: (other, {}) for name, other in named.items()}, **_operands(p)}
+    launches += [
+        replaced(scaled(launch) if own.is_quantized else launch, operands)
+        for launch in found.launches
+    ]
+    width, group = own.head_dim_v, own.group
+    return _Prefix(
+        tuple(launches),
+        tuple(regions),
+        {**dict(found.reasons), **why},
+        {"query": group * width, "kv": p.queries * group * width, "member": width},
+        {"query": group, "kv": p.queries * group, "member": 1},
+    )
+
+
+def _region_of_queries(problem: CascadeProblem) -> Region:
+    own = problem.own
+    return Region(QUERIES, problem.queries * own.num_heads_q * own.head_dim * own.itemsize)
+
+
+def _operands(problem: CascadeProblem) -> Operands:
+    """What the forward kernels read and write in place of their operands."""
+    p, own = problem, problem.own
+    rows = p.queries * own.group
+
+    def of_heads(name: str, length: int, dim: int) -> tuple[str, Mapping[str, Argument]]:
+        return name, {"batch": 0, "seq": dim, "head": length * dim}
+
+    found: dict[str, tuple[str, Mapping[str, Argument]]] = {
+        SCALES: (_SCALES, {}),
+        "q": of_heads(QUERIES, rows, own.head_dim),
+        "o": of_heads(PREFIX_O, rows, own.head_dim_v),
+        "lse": (_LSE, {"batch": 0, "head": rows}),
+    }
+    for name, copy, dim in (("k", _K, own.head_dim), ("v", _V, own.head_dim_v)):
+        if p.prefix_pages:
+            found[name] = of_heads(copy, p.prefix_len, dim)
+        else:
+            found[name] = f"{name}_prefix", {"batch": 0}
+    return found
+
+
+def _queries(
+    problem: CascadeProblem, props: DeviceProps, rows: Sequence[KernelSpec], group: int
+) -> Launch:
+    """The launch that copies queries, turned, so many heads of each next to each other."""
+    own = problem.own
+    # Of the cache only lengths are read, by which queries are turned.
+    alone = as_problem(
+        PrefillProblem,
+        own,
+        **{"kv_dtype": own.dtype, "kv_layout": "NHD", "page_size": 0, "num_pages": 0},
+        **{"cache_batch_idx": False, "cache_leftpad": False, "copies": "q"},
+        **{f"{x}_{y}": z for x in "kv" for y, z in (("descale", 1.0), ("descales", False))},
+    )
+    longest = own.max_seqlen_kv if isinstance(own, PrefillProblem) else own.seqlen_kv
+    kernel = kernel_for(alone, props, rows)
+    launch = rows_launch(alone, kernel, props, frozenset())
+    of_queries = {"q", "q_rows", "rotary_cos", "rotary_sin", "cache_seqlens"}
+    args: dict[str, Argument] = {
+        name: 0
+        if isinstance(value, (Address, Stride)) and value.operand not in of_queries
+        else value
+        for name, value in launch.args
+    }
+    args |= {"seqlen_new": 0, "max_seqlen": longest - own.seqlen_new, "q_group": group}
+    launch = Launch(kernel, launch.grid, tuple(args.items()), frozenset({"q_rows"}))
+    return replaced(launch, {"q_rows": (QUERIES, {})})
+
+
+def _gather(problem: CascadeProblem, props: DeviceProps, rows: Sequence[KernelSpec]) -> Launch:
+    """The launch that copies the prefix out of its pages."""
+    p = problem.gathered
+    written = frozenset({"k_rows", "v_rows"} | ({SCALES} if p.is_quantized else set()))
+    others: dict[str, Argument] = {"q_sums": 0, "kv_sums": 0}
+    launch = rows_launch(p, kernel_for(p, props, rows), props, written, others)
+    return replaced(
+        launch,
+        {
+            "k_rows": (_K, {}),
+            "v_rows": (_V, {}),
+            SCALES: (_SCALES, {}),
+            "block_table": ("prefix_table", {"batch": 0}),
+        },
+    )
+
+
+def _merge(problem: CascadeProblem, kernel: KernelSpec, prefix: _Prefix) -> Launch:
+    """The launch that adds the prefix to what own keys came to."""
+    kernel.check_grid(MERGE_GRID)
+    p, own = problem, problem.own
+    of_sequence = own.seqlen_q if p.is_chunked else own.num_heads_q * own.seqlen_q
+    args: dict[str, Argument] = {
+        "own_lse_batch": of_sequence,
+        "own_lse_head": p.queries if p.is_chunked else own.seqlen_q,
+        **{
+            "prefix_o": Address(PREFIX_O),
+            "prefix_lse": Address(_LSE),
+            "own_lse": Address(_OWN_LSE),
+        },
+        "own_o": Address(_OWN_O),
+        "o": Address("out"),
+        "lse": Address("lse") if p.return_lse else 0,
+        **{f"prefix_o_{axis}": stride for axis, stride in prefix.o.items()},
+        **{f"prefix_lse_{axis}": stride for axis, stride in prefix.lse.items()},
+        **{f"o_{axis}": Stride("out", axis) for axis in ("batch", "seq", "head")},
+        "rows": p.queries * own.num_heads_q,
+        **{name: getattr(own, name) for name in ("seqlen_q", "num_heads_q", "group", "head_dim_v")},
+    }
+    fields = kernel.kernarg.filled(args)
+    at_once = kernel.tile["lanes"] // (own.head_dim_v // kernel.tile["columns"])
+    grid = -(-p.queries * own.num_heads_q // at_once), 1, 1
+    writes = frozenset({"out", "lse"} if p.return_lse else {"out"})
+    return Launch(kernel, grid, fields, writes)

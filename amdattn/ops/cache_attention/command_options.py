@@ -1,0 +1,79 @@
+"""Arguments of attention over a cache as commands spell them."""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+from typing import Any
+
+from amdattn.op.options import REQUIRED, Option
+from amdattn.ops.attention.command_options import OPTIONS as OF_FORWARD
+from amdattn.ops.cache_attention.cascade_problem import CascadeProblem
+from amdattn.ops.cache_attention.decode_problem import DecodeProblem
+from amdattn.ops.cache_attention.kernels import MOST_QUERIES
+from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
+
+_AS_FORWARD = {option.name: option for option in OF_FORWARD}
+DECODE_OPTIONS = (
+    _AS_FORWARD["batch"],
+    Option("seqlen_q", int, 1, "Queries of a sequence.", ("--seqlen-q", "-sq")),
+    Option("seqlen_kv", int, REQUIRED, "Keys of a sequence, at most.", ("--seqlen-kv", "-skv")),
+    _AS_FORWARD["heads_q"],
+    Option(
+        *("heads_kv", int, 0, "Heads of the cache, a divisor; 0: as heads-q."),
+        ("--heads-kv", "-hkv"),
+    ),
+    *(_AS_FORWARD[name] for name in ("head_dim", "head_dim_v", "dtype", "softmax_scale")),
+    *(_AS_FORWARD[name] for name in ("causal", "window_size", "softcap", "sinks")),
+    Option("return_lse", bool, False, "Return the log of sums, too.", ("--return-lse",)),
+    Option("seqlen_new", int, 0, "Keys of a sequence that are appended first."),
+    Option("page_size", int, 0, "Keys of a page; 0: no pages."),
+    Option("kv_dtype", str, "", "Element type of the cache; default: dtype."),
+    Option("kv_layout", str, "NHD", "NHD, packed or shuffled: how pages lie."),
+    Option("num_splits", int, 0, "Parts of every tile; 0: as lengths are."),
+)
+
+
+def _changed(without: tuple[str, ...], **changes: dict[str, Any]) -> tuple[Option, ...]:
+    return tuple(
+        dataclasses.replace(option, **changes.get(option.name, {}))
+        for option in DECODE_OPTIONS
+        if option.name not in without
+    )
+
+
+PREFILL_OPTIONS = (
+    *_changed(("num_splits",), seqlen_q={"default": 2048}),
+    Option("num_splits", int, 0, "Splits of keys; 0: the plan chooses."),
+    Option("total_q", int, 0, "Queries of all chunks, of several lengths; 0: all have seqlen-q."),
+    Option("max_seqlen_kv", int, 0, "Keys of a sequence, at most; 0: seqlen-kv."),
+    Option("max_total_kv", int, 0, "Keys of all sequences, at most; 0: of each max-seqlen-kv."),
+    Option("copies", str, "", "q, kv or qkv: copied to rows in any case."),
+)
+CASCADE_OPTIONS = (
+    *_changed(("window_size", "kv_dtype"), seqlen_kv={"help": "Own keys of a sequence, at most."}),
+    Option("prefix_len", int, REQUIRED, "Keys that all sequences have first."),
+    Option("prefix_pages", int, 0, "Pages of the cache that have them; 0: arrays of their own."),
+)
+
+
+def _problem(kind: type[DecodeProblem], heads_q: int, heads_kv: int, **options: Any) -> Any:
+    """The problem of these options; what is appended is so to lengths that are given."""
+    return kind(
+        num_heads_q=heads_q,
+        num_heads_kv=heads_kv or heads_q,
+        cache_seqlens=bool(options["seqlen_new"]),
+        **options,
+    )
+
+
+decode_problem = partial(_problem, DecodeProblem)
+prefill_problem = partial(_problem, PrefillProblem)
+
+
+def cascade_problem(
+    prefix_len: int, prefix_pages: int, return_lse: bool, **options: Any
+) -> CascadeProblem:
+    """The same over a prefix."""
+    kind = PrefillProblem if options["seqlen_q"] > MOST_QUERIES else DecodeProblem
+    return CascadeProblem(_problem(kind, **options), prefix_len, prefix_pages, return_lse)

@@ -1,0 +1,432 @@
+"""Frozen facts of attention over a cache of keys and values, before any choice of kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+from amdattn import scalars
+from amdattn.dtypes import FLOAT32, as_dtype
+from amdattn.ops.cache_attention.layouts import CHUNK_BYTES, LAYOUTS, layouts_named
+from amdattn.scalars import FLOAT32_MAX, INT32_MAX, LOG2_E
+
+# Of positions, which kernels add to each other as int32.
+MOST_KEYS = 2**30
+MOST_SPLITS = 128
+_COUNTS = ("batch", "seqlen_q", "seqlen_kv", "num_heads_q", "num_heads_kv", "head_dim")
+# Of elements of 8 bits: float32 has the inverse, and products of scores and it.
+_LEAST_SCALE = 2.0**-60
+# Columns: both halves of what is turned are whole loads of a lane. flash-attn asks for the same.
+ROTARY_STEP = 16
+_OR_NONE = ("seqlen_new", "page_size", "rotary_dim", "rotary_positions")
+_FLAGS = (
+    *("causal", "sinks", "return_lse", "cache_seqlens", "cache_batch_idx", "cache_leftpad"),
+    *("rotary_interleaved", "k_descales", "v_descales"),
+)
+_RECIPROCAL = 2**32  # over the keys of a page, rounded up, by which kernels find a position's page
+
+
+@dataclass(frozen=True)
+class DecodeProblem:
+    """Attention of a few queries of every sequence over what a cache has of it.
+
+    Parameters
+    ----------
+    batch, seqlen_q : int
+        Sequences, and queries of each.
+    seqlen_kv : int
+        Keys that a sequence can have: rows of the cache, or of all pages of a row of the table.
+    num_heads_q, num_heads_kv, head_dim : int
+        `num_heads_kv` divides `num_heads_q`.
+    head_dim_v : int, optional
+        Defaults to `head_dim`.
+    dtype : str
+        Of q and of the result.
+    kv_dtype : str, optional
+        Of the cache: `dtype`, which it defaults to, or one of 8 bits.
+    kv_layout : {"NHD", "packed", "shuffled"}
+        How the cache lies: `amdattn.ops.cache_attention.layouts`. What is not "NHD" has pages.
+    k_descale, v_descale : float
+        Elements of 8 bits stand for so many times their value.
+    k_descales, v_descales : bool
+        Whether each head has its own instead, which launches read.
+    softmax_scale : float, optional
+        Defaults to ``1 / sqrt(head_dim)``.
+    causal, window_size, softcap, sinks
+        As `amdattn.flash_attn_func` takes them; the last query is at the last key.
+    return_lse : bool
+        Also produce log(sum(exp(scores))).
+    seqlen_new : int
+        Keys of every sequence that are appended first.
+    page_size : int
+        Keys of a page; 0: every sequence has its own rows.
+    num_pages : int, optional
+        That the cache has, without pages its sequences; defaults to as many as `batch` needs.
+    rotary_dim, rotary_positions : int
+        Channels that are turned, and positions that there are angles of; 0: none are.
+    rotary_interleaved : bool
+        Whether pairs are next to each other, or half of `rotary_dim` apart.
+    rotary_dtype : str, optional
+        Of angles: `dtype`, which it defaults to, or float32, of which none is rounded.
+    cache_seqlens, cache_batch_idx, cache_leftpad : bool
+        Whether these are given.
+    num_splits : int
+        Parts of every tile of queries; 0: chosen on the device, by the true lengths.
+
+    Raises
+    ------
+    ValueError, TypeError
+        A malformed value. Whether a kernel exists is decided later.
+    """
+
+    batch: int
+    seqlen_q: int
+    seqlen_kv: int
+    num_heads_q: int
+    num_heads_kv: int
+    head_dim: int
+    head_dim_v: int = 0
+    dtype: str = "bfloat16"
+    softmax_scale: float | None = None
+    causal: bool = False
+    window_size: tuple[int, int] = (-1, -1)
+    softcap: float = 0.0
+    sinks: bool = False
+    return_lse: bool = False
+    seqlen_new: int = 0
+    page_size: int = 0
+    num_pages: int = 0
+    rotary_dim: int = 0
+    rotary_positions: int = 0
+    rotary_interleaved: bool = True
+    cache_seqlens: bool = False
+    cache_batch_idx: bool = False
+    cache_leftpad: bool = False
+    num_splits: int = 0
+    kv_dtype: str = ""
+    kv_layout: str = "NHD"
+    k_descale: float = 1.0
+    v_descale: float = 1.0
+    k_descales: bool = False
+    v_descales: bool = False
+    rotary_dtype: str = ""
+
+    def __post_init__(self) -> None:
+        def put(name: str, value: object) -> None:
+            object.__setattr__(self, name, value)
+
+        for name in _COUNTS:
+            put(name, _within(name, getattr(self, name), 1))
+        for name in _OR_NONE:
+            put(name, _within(name, getattr(self, name), 0))
+        put("num_splits", scalars.integer("num_splits", self.num_splits))
+        if not 0 <= self.num_splits <= MOST_SPLITS:
+            raise ValueError(f"num_splits={self.num_splits} must be in 0..{MOST_SPLITS}")
+        put("head_dim_v", _within("head_dim_v", self.head_dim_v or self.head_dim, 1))
+        for name in _FLAGS:
+            put(name, scalars.boolean(name, getattr(self, name)))
+        put("dtype", as_dtype(self.dtype).name)
+        put("kv_dtype", as_dtype(self.kv_dtype or self.dtype, "kv_dtype").name)
+        put("softcap", scalars.number("softcap", self.softcap))
+        if not 0 <= self.softcap <= FLOAT32_MAX:
+            raise ValueError(f"softcap={self.softcap} must be in 0..{FLOAT32_MAX} (0 means none)")
+        put("window_size", scalars.window("window_size", self.window_size))
+        if not -1 <= min(self.window_size) <= max(self.window_size) <= INT32_MAX:
+            raise ValueError(
+                f"window_size={self.window_size} must be in -1..{INT32_MAX} on each side (-1 "
+                "means none)"
+            )
+        scale = self.softmax_scale
+        given = scale is not None
+        put("softmax_scale", scalars.number("softmax_scale", scale) if given else self._scale)
+        if abs(self.softmax_scale_log2) > FLOAT32_MAX:
+            raise ValueError(f"softmax_scale={self.softmax_scale} times log2(e) overflows float32")
+        if self.num_heads_q % self.num_heads_kv:
+            raise ValueError(
+                f"num_heads_kv={self.num_heads_kv} must divide num_heads_q={self.num_heads_q}"
+            )
+        rows = self.batch * self.num_heads_q * self.seqlen_q * max(1, self.num_splits)
+        if rows > INT32_MAX:
+            raise ValueError(
+                f"batch={self.batch} times num_heads_q, seqlen_q and num_splits is {rows}; it must "
+                f"be at most {INT32_MAX}"
+            )
+        self._check_cache()
+        self._check_elements(put)
+        needed = self.batch * self.pages_of_sequence
+        put("num_pages", _within("num_pages", self.num_pages or needed, 1))
+        if self.num_pages < self.batch and not (self.page_size or self.cache_batch_idx):
+            raise ValueError(
+                f"k_cache has {self.num_pages} sequences; without cache_batch_idx it must have at "
+                f"least the {self.batch} of q"
+            )
+        self._check_rotary(put)
+
+    def _check_cache(self) -> None:
+        """That keys fit, and what goes with pages."""
+        if self.seqlen_kv > self._most_keys:
+            raise ValueError(f"seqlen_kv={self.seqlen_kv} must be in 1..{self._most_keys}")
+        if self.page_size:
+            if self.seqlen_kv % self.page_size:
+                raise ValueError(
+                    f"seqlen_kv={self.seqlen_kv} must be a multiple of page_size={self.page_size}"
+                )
+            for name in ("cache_batch_idx", "cache_leftpad"):
+                if getattr(self, name):
+                    raise ValueError(f"{name} was given with block_table; it must be None there")
+        if self.seqlen_new > self.seqlen_kv:
+            raise ValueError(
+                f"k has {self.seqlen_new} rows a sequence; the cache has room for {self.seqlen_kv}"
+            )
+        if self.seqlen_new and not self.cache_seqlens:
+            raise ValueError(
+                "cache_seqlens=None says that the cache is full; it must be given with k, which "
+                "is appended"
+            )
+
+    def _check_elements(self, put: Callable[[str, object], None]) -> None:
+        """Of the cache: their scales, and how they lie."""
+        for name in ("k_descale", "v_descale"):
+            scale = scalars.number(name, getattr(self, name))
+            if not _LEAST_SCALE <= scale <= 1 / _LEAST_SCALE:
+                raise ValueError(f"{name}={scale} must be in {_LEAST_SCALE}..{1 / _LEAST_SCALE}")
+            put(name, scale)
+            if (scale != 1 or getattr(self, f"{name}s")) and not self.is_quantized:
+                raise ValueError(
+                    f"{name} was given, but the cache has elements of type {self.kv_dtype}; it "
+                    "must be None there"
+                )
+        layouts_named(self.kv_layout, self.page_size > 0)
+        if self.is_packed and self.head_dim % self.chunk:
+            raise ValueError(
+                f"head_dim={self.head_dim} with kv_layout={self.kv_layout!r} must be a multiple of "
+                f"{self.chunk}, {CHUNK_BYTES} bytes of {self.kv_dtype}"
+            )
+
+    def _check_rotary(self, put: Callable[[str, object], None]) -> None:
+        """Angles, and whether there are enough of them."""
+        dim, positions = self.rotary_dim, self.rotary_positions
+        of_angles = self.rotary_dtype if dim and self.rotary_dtype else self.dtype
+        put("rotary_dtype", as_dtype(of_angles, "rotary_dtype").name)
+        if self.rotary_dtype not in (self.dtype, FLOAT32.name):
+            raise ValueError(
+                f"rotary_cos has dtype {self.rotary_dtype}; it must be {self.dtype}, that of q, or "
+                f"{FLOAT32.name}"
+            )
+        if bool(dim) != bool(positions):
+            raise ValueError(
+                f"rotary_dim={dim} and rotary_positions={positions} must both be 0 or both not"
+            )
+        if not dim:
+            return
+        if not self.seqlen_new:
+            raise ValueError("rotary_cos was given without k; it must be None there")
+        if dim % ROTARY_STEP or dim > self.head_dim:
+            raise ValueError(
+                f"rotary_dim={dim} (twice the columns of rotary_cos) must be a multiple of "
+                f"{ROTARY_STEP} and at most head_dim={self.head_dim}"
+            )
+        turned = max(self.seqlen_new, self.seqlen_q if self.is_masked else 1)
+        needed = self.seqlen_kv - self.seqlen_new + turned
+        if positions < needed:
+            raise ValueError(
+                f"rotary_cos has {positions} positions; it must have at least {needed}, which "
+                f"seqlen_kv={self.seqlen_kv} can come to"
+            )
+
+    # What chunks of queries may have otherwise.
+
+    @property
+    def total_q(self) -> int:
+        """Rows of chunks of several lengths; 0: all have `seqlen_q`."""
+        return 0
+
+    @property
+    def max_seqlen_kv(self) -> int:
+        """Keys of a sequence, at most."""
+        return self.seqlen_kv
+
+    @property
+    def max_total_kv(self) -> int:
+        """Those of all sequences, at most."""
+        return self.batch * self.max_seqlen_kv
+
+    @property
+    def own(self) -> DecodeProblem:
+        """Attention over the cache alone, as of a cascade."""
+        return self
+
+    @property
+    def is_ragged(self) -> bool:
+        """Whether chunks have lengths of their own, and q is the rows of all."""
+        return self.total_q > 0
+
+    @property
+    def has_key_sums(self) -> bool:
+        """Whether keys are counted by sums (cu_seqlens_k)."""
+        return self.is_ragged and not self.cache_seqlens
+
+    @property
+    def queries(self) -> int:
+        """Of all sequences."""
+        return self.total_q or self.batch * self.seqlen_q
+
+    @property
+    def is_quantized(self) -> bool:
+        """Whether elements of the cache have 8 bits, and a scale."""
+        return self.kv_itemsize == 1
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether 16 bytes of a key are next to those of another key."""
+        return self.kv_layout != "NHD"
+
+    def is_scaled(self, cache: str) -> bool:
+        """Whether the heads of "k" or "v" have scales of their own."""
+        return self.k_descales if cache == "k" else self.v_descales
+
+    @property
+    def kv_itemsize(self) -> int:
+        """Bytes of an element of the cache."""
+        return as_dtype(self.kv_dtype).itemsize
+
+    @property
+    def chunk(self) -> int:
+        """Elements of the cache in 16 bytes."""
+        return CHUNK_BYTES // self.kv_itemsize
+
+    def cache_shape(self, name: str) -> tuple[int, ...]:
+        """Of "k_cache" or "v_cache" as its layout has it."""
+        dim = self.head_dim if name == "k_cache" else self.head_dim_v
+        sizes = {"page": self.num_pages, "seq": self.page_keys}
+        sizes |= {"head": self.num_heads_kv, "column": dim}
+        return LAYOUTS[self.kv_layout][name].shape(sizes, self.chunk)
+
+    @property
+    def _scale(self) -> float:
+        return 1.0 / math.sqrt(self.head_dim)
+
+    @property
+    def softmax_scale_log2(self) -> float:
+        """Scale of scores whose exponential has base 2."""
+        assert self.softmax_scale is not None
+        return self.softmax_scale * LOG2_E
+
+    @property
+    def group(self) -> int:
+        """Heads of q that share one of the cache."""
+        return self.num_heads_q // self.num_heads_kv
+
+    @property
+    def page_keys(self) -> int:
+        """Keys of a page, without pages those of a sequence."""
+        return self.page_size or self.seqlen_kv
+
+    @property
+    def pages_of_sequence(self) -> int:
+        """Entries of a row of the table."""
+        return self.seqlen_kv // self.page_keys
+
+    @property
+    def page_reciprocal(self) -> int:
+        """By which kernels find the page of a position; 0 without pages."""
+        return -(-_RECIPROCAL // self.page_size) if self.page_size else 0
+
+    @property
+    def _most_keys(self) -> int:
+        """Positions of which the reciprocal finds the page."""
+        excess = self.page_reciprocal * self.page_size - _RECIPROCAL if self.page_size else 0
+        return min(MOST_KEYS, _RECIPROCAL // excess if excess else MOST_KEYS)
+
+    @property
+    def is_masked(self) -> bool:
+        """Whether queries of a sequence see different keys: each is then turned by its place."""
+        return self.causal or max(self.window_size) >= 0
+
+    @property
+    def rotary_flags(self) -> int:
+        """How angles and what they turn lie, as arguments of kernels have it."""
+        return int(self.rotary_interleaved) | 2 * (self.rotary_dtype != self.dtype)
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """Keys before and behind the one that a query is at; -1: all.
+
+        No more than there can be: kernels add them to positions as int32.
+        """
+        left, right = self.window_size
+        return min(left, self.seqlen_kv), 0 if self.causal else min(right, self.seqlen_q)
+
+    @property
+    def seen_keys(self) -> int:
+        """Keys that some query of a sequence sees, of a full cache."""
+        left, _ = self.window
+        return self.seqlen_kv if left < 0 else min(self.seqlen_kv, left + self.seqlen_q)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return as_dtype(self.dtype).itemsize
+
+    @property
+    def text(self) -> str:
+        """Every argument."""
+        values = ((one.name, getattr(self, one.name)) for one in fields(self))
+        shown = (f"{x}={v:.6g}" if isinstance(v, float) else f"{x}={v}" for x, v in values)
+        return f"decode {' '.join(shown)}"
+
+    @property
+    def brief(self) -> str:
+        """Sizes and what is less usual."""
+        dims = f"{self.head_dim}" + f"/{self.head_dim_v}" * (self.head_dim_v != self.head_dim)
+        others = "".join(
+            f" {one.name}={getattr(self, one.name)}"
+            for one in fields(self)
+            if one.name not in _IN_SIZES and getattr(self, one.name) != one.default
+        )
+        others += f" rotary_dtype={self.rotary_dtype}" * (self.rotary_dtype != self.dtype)
+        types = self.dtype + f"/{self.kv_dtype}" * (self.kv_dtype != self.dtype)
+        return (
+            f"{types} b{self.batch} sq{self.seqlen_q} skv{self.seqlen_kv} "
+            f"h{self.num_heads_q}/{self.num_heads_kv} d{dims}{others}"
+        )
+
+    @property
+    def flops(self) -> int:
+        """Of both products, of a full cache."""
+        pairs = self.batch * self.num_heads_q * self.seqlen_q * self.seen_keys
+        return 2 * pairs * (self.head_dim + self.head_dim_v)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of q, of the result, of what is appended and of the keys and values of a cache."""
+        width = self.head_dim + self.head_dim_v
+        rows = self.seqlen_q * self.num_heads_q
+        seen = self.seen_keys * self.num_heads_kv * self.kv_itemsize
+        new = self.seqlen_new * self.num_heads_kv * (self.itemsize + self.kv_itemsize)
+        return self.batch * (rows * self.itemsize + seen + new) * width
+
+
+_IN_SIZES = {
+    *(*_COUNTS, "head_dim_v", "dtype", "kv_dtype", "rotary_dtype"),
+    *("num_pages", "softmax_scale", "rotary_positions"),
+}
+
+
+Kind = TypeVar("Kind", bound=DecodeProblem)
+
+
+def as_problem(kind: type[Kind], problem: DecodeProblem, **others: Any) -> Kind:
+    """What decoding asks for in `problem` as a problem of this kind, with some `others` instead."""
+    named = {one.name: getattr(problem, one.name) for one in fields(DecodeProblem)}
+    return kind(**{**named, **others})
+
+
+def _within(name: str, value: object, least: int) -> int:
+    found = scalars.integer(name, value)
+    if not least <= found <= INT32_MAX:
+        empty = " (an empty tensor)" if found == 0 else ""
+        raise ValueError(f"{name}={found}{empty} must be in {least}..{INT32_MAX}")
+    return found

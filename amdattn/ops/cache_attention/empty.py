@@ -1,0 +1,75 @@
+"""Attention over a cache of arrays without elements: no queries, no keys, or none to append."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from amdattn.arrays.buffers import host_empty, upload
+from amdattn.arrays.interchange import like
+from amdattn.device import runtime
+from amdattn.op.colocation import view_colocated
+from amdattn.ops.attention import empty
+from amdattn.ops.cache_attention.calls import CacheArrays, CacheCall, CacheKey
+from amdattn.ops.cache_attention.decode_problem import DecodeProblem
+
+
+def has_none(key: CacheKey) -> bool:
+    """Whether an array of a call has an axis without elements."""
+    return any(0 in shape for shape in (*key.shapes, key.table))
+
+
+def results(
+    again: Callable[..., Any],
+    call: CacheCall,
+    arrays: CacheArrays,
+    given: tuple[Any, Any],
+    planned: Callable[[CacheKey], DecodeProblem],
+    stream: int,
+) -> Any:
+    """What such a call returns, once everything else about it is checked.
+
+    Parameters
+    ----------
+    again
+        Makes the same call of other results and arrays, which are its keywords.
+    given : tuple
+        `out` and `lse` of the caller, or None.
+    planned
+        The problem of a key; raises what is wrong with it.
+    """
+    key = call.key
+    q, k_cache, v_cache, k, angles = key.shapes
+    if k and k[1] == 0:  # nothing is appended
+        v = call.views["v"].shape
+        if len(v) != len(k) or v[:3] != k[:3]:
+            raise ValueError(
+                f"v has shape {v}; k has {k}, and both must have as many rows and heads"
+            )
+        return again(k=None, v=None)
+    lifted = [_lifted(shape) for shape in (q, k_cache, v_cache, k)]
+    table = _lifted(key.table)
+    problem = planned(key._replace(shapes=(*lifted, angles), table=table))
+    if k and 0 in (*k_cache[:2], *key.table[1:]):
+        raise ValueError(
+            f"k has {k[1]} rows a sequence; k_cache, of shape {k_cache}, has room for 0"
+        )
+    if k and q[1] == 0 and q[0]:  # keys are appended all the same
+        zeros: Any = host_empty((q[0], 1, *q[2:]), call.views["q"].dtype)
+        zeros[...] = 0
+        if call.views["q"].on_device:
+            zeros = upload(zeros, runtime.get(call.views["q"].ordinal))
+        again((None, None), q=like(arrays.q, zeros))
+    inputs = {"q": call.views["q"]}
+    if arrays.sinks is not None:
+        inputs["sinks"] = view_colocated(arrays.sinks, "sinks", inputs["q"].ordinal, stream)
+    found = empty.results(
+        arrays.q, inputs, given, key.return_lse, "bshd", stream, problem.head_dim_v
+    )
+    return found if key.return_lse else found[0]
+
+
+def _lifted(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """With one element where there is none; the last axis of arrays is left, as in the forward."""
+    kept = 0 if len(shape) == len(("batch", "page")) else 1
+    return tuple(n if i >= len(shape) - kept else max(1, n) for i, n in enumerate(shape))

@@ -1,0 +1,159 @@
+"""Plans of attention over a cache, each made once."""
+
+from __future__ import annotations
+
+import functools
+from types import MappingProxyType
+from typing import Any
+
+from amdattn.arch.props import DeviceProps, as_device_props
+from amdattn.device import manifest
+from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
+from amdattn.op.choices import fastest
+from amdattn.op.mismatch import Support, all_allowed
+from amdattn.ops.cache_attention import cascade_planning, decode_planning, prefill_planning
+from amdattn.ops.cache_attention.cascade_plan import CascadePlan
+from amdattn.ops.cache_attention.cascade_problem import CascadeProblem
+from amdattn.ops.cache_attention.decode_plan import DecodePlan
+from amdattn.ops.cache_attention.decode_problem import DecodeProblem
+from amdattn.ops.cache_attention.kernels import MOST_QUERIES
+from amdattn.ops.cache_attention.prefill_plan import PrefillPlan
+from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
+
+_PLANNERS: dict[type, tuple[Any, Any]] = {
+    DecodeProblem: (decode_planning, DecodePlan),
+    PrefillProblem: (prefill_planning, PrefillPlan),
+    CascadeProblem: (cascade_planning, CascadePlan),
+}
+
+
+@functools.lru_cache(maxsize=1024)
+def planned(problem: Any, props: DeviceProps) -> Any:
+    """The plan of a problem on a device."""
+    planner, kind = _PLANNERS[type(problem)]
+    found = planner.choices(problem, props, manifest.kernels())
+    found.require(props)
+    return kind.of(planner.build(problem, props, fastest(found.items), found))
+
+
+def plan_decode(
+    batch: int,
+    seqlen_q: int,
+    seqlen_kv: int,
+    num_heads_q: int,
+    num_heads_kv: int,
+    head_dim: int,
+    *,
+    device: DeviceProps | str,
+    **options: Any,
+) -> DecodePlan:
+    """Plan a call of `flash_attn_with_kvcache`. No device is queried or bound.
+
+    Parameters
+    ----------
+    batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim : int
+        `seqlen_kv` is the greatest length: rows of the cache, or of all pages of a sequence.
+    device : DeviceProps or str
+        `amdattn.device_props()` for the bound device, or a known name such as "MI300X".
+    **options
+        The rest of `DecodeProblem`: head_dim_v, dtype, causal, seqlen_new, page_size, ...
+
+    Raises
+    ------
+    UnsupportedProblem, UnsupportedDeviceError, ValueError, TypeError
+    """
+    sizes = batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim
+    plan: DecodePlan = planned(DecodeProblem(*sizes, **options), as_device_props(device))
+    return plan
+
+
+def supports_decode(
+    batch: int,
+    seqlen_q: int,
+    seqlen_kv: int,
+    num_heads_q: int,
+    num_heads_kv: int,
+    head_dim: int,
+    *,
+    device: DeviceProps | str,
+    **options: Any,
+) -> Support:
+    """Whether a kernel exists for a well-formed problem; parameters as `plan_decode`.
+
+    Returns
+    -------
+    Support
+        True in a condition if `ok`; else `reason`, and `nearest`: arguments to change.
+    """
+    sizes = batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim
+    problem, props = DecodeProblem(*sizes, **options), as_device_props(device)
+    try:
+        found = decode_planning.choices(problem, props, manifest.kernels())
+    except UnsupportedDeviceError as error:
+        return Support(False, str(error))
+    try:
+        found.require(props)
+    except UnsupportedProblem as error:
+        wrong = all_allowed(found.rejected[0][1], [others for _, others in found.rejected])
+        nearest = {mismatch.argument: mismatch.nearest for mismatch in wrong}
+        return Support(False, str(error), MappingProxyType(nearest))
+    return Support(True, f"kernel {fastest(found.items).kernel.name}")
+
+
+def plan_prefill(
+    batch: int,
+    seqlen_q: int,
+    seqlen_kv: int,
+    num_heads_q: int,
+    num_heads_kv: int,
+    head_dim: int,
+    *,
+    device: DeviceProps | str,
+    **options: Any,
+) -> PrefillPlan:
+    """Plan attention of chunks of queries over a cache; parameters and errors as `plan_decode`.
+
+    What `flash_attn_with_kvcache` does of more than 16 queries a sequence, and, with `total_q`,
+    `flash_attn_varlen_func` with a block table.
+
+    Parameters
+    ----------
+    **options
+        The rest of `PrefillProblem`: causal, seqlen_new, page_size, cache_seqlens, total_q,
+        max_seqlen_kv, max_total_kv, copies, ...
+    """
+    sizes = batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim
+    plan: PrefillPlan = planned(PrefillProblem(*sizes, **options), as_device_props(device))
+    return plan
+
+
+def plan_cascade(
+    batch: int,
+    seqlen_q: int,
+    seqlen_kv: int,
+    num_heads_q: int,
+    num_heads_kv: int,
+    head_dim: int,
+    *,
+    prefix_len: int,
+    device: DeviceProps | str,
+    prefix_pages: int = 0,
+    return_lse: bool = False,
+    **options: Any,
+) -> CascadePlan:
+    """Plan a call of `cascade_attention`; parameters and errors as `plan_decode`.
+
+    Parameters
+    ----------
+    seqlen_kv : int
+        The greatest length of own keys.
+    prefix_len, prefix_pages : int
+        Keys of the prefix, and the pages that it lies in; 0: it has arrays of its own.
+    **options
+        The rest of `DecodeProblem`, of more than 16 queries of `PrefillProblem`.
+    """
+    sizes = batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim
+    kind = PrefillProblem if seqlen_q > MOST_QUERIES else DecodeProblem
+    problem = CascadeProblem(kind(*sizes, **options), prefix_len, prefix_pages, return_lse)
+    plan: CascadePlan = planned(problem, as_device_props(device))
+    return plan

@@ -1,0 +1,153 @@
+"""Plans of attention of many queries over a cache that can be run."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from amdattn.arrays.buffers import View
+from amdattn.device.manifest import KernelSpec
+from amdattn.dtypes import as_dtype
+from amdattn.op.plan import Operand
+from amdattn.op.signatures import rest_as
+from amdattn.op.spec import OperandSpec
+from amdattn.ops.attention.alignment import wrong_for_blocks
+from amdattn.ops.attention.select import ATTENTION
+from amdattn.ops.cache_attention.decode_plan import DecodePlan
+from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
+from amdattn.scalars import INT32_MAX
+
+if TYPE_CHECKING:
+    pass
+
+_INT32 = as_dtype("int32")
+_CACHES = ("k_cache", "v_cache")
+
+
+class PrefillPlan(DecodePlan):
+    """A plan that can be run. Made by `plan_prefill`; see `Plan` for what it holds."""
+
+    problem: PrefillProblem
+
+    def misfit(self, spec: OperandSpec, operand: Operand) -> str:
+        """What in the address or strides of an operand kernels cannot take."""
+        if wrong := super().misfit(spec, operand):
+            return wrong
+        p, strides = self.problem, operand.strides
+        if spec.name in _CACHES and not p.copies_keys:
+            return self._unread(strides, spec.shape[-1])
+        of_rows = spec.name == "out" or (spec.name == "q" and not p.copies_queries)
+        if of_rows and not p.is_ragged and p.batch > 1 < p.seqlen_q:
+            whole = p.seqlen_q * strides["seq"]
+            if strides["batch"] != whole:
+                unless = " unless the plan copies queries (copies)" * (spec.name == "q")
+                return (
+                    f"batch stride {strides['batch']}, which must be {whole}, seqlen_q times the "
+                    f"seq stride{unless}"
+                )
+        return ""
+
+    def admit(
+        self, inputs: Mapping[str, View], outputs: Mapping[str, View], variant: str
+    ) -> dict[str, Operand]:
+        """The operands of what was given, after every check."""
+        operands = super().admit(inputs, outputs, variant)
+        if inputs["q"].on_device:
+            self.check_together(operands)
+        return operands
+
+    def misfit_of_copy(self, spec: OperandSpec, operand: Operand) -> str:
+        """Sequences of both caches begin at the same rows where these have no gaps."""
+        p = self.problem
+        if spec.name in _CACHES and not p.copies_keys and p.num_pages > 1:
+            apart = self._rows_of_entry(operand.strides)
+            # The step of a lone key is taken to be that of heads.
+            whole = p.page_keys if p.page_keys > 1 else p.num_heads_kv
+            if apart != whole:
+                return f"sequences {apart} rows apart, which must be {whole}"
+        return self.misfit(spec, operand)
+
+    def check_together(self, operands: Mapping[str, Operand]) -> None:
+        """That sequences begin at the same rows of both caches, if these are read as they lie."""
+        if self.problem.copies_keys:
+            return
+        k, v = (self._rows_of_entry(operands[name].strides) for name in _CACHES)
+        if k != v:
+            raise ValueError(
+                f"sequences of k_cache are {k} rows apart, those of v_cache {v}; both must be the "
+                "same unless the plan copies them (copies)"
+            )
+
+    # -- what lies so that no kernel reads it ----------------------------------------------------
+
+    def to_copy(self, views: Mapping[str, View]) -> str:
+        """What of these has strides of which this plan needs copies: a plan's `copies`.
+
+        Host arrays need none: they are copied to the device, and so that it can.
+        """
+        p = self.problem
+        if not views["q"].on_device:
+            return p.copies
+        copies = {name: self.operand(spec, views[name]) for name, spec in self._read_as_they_lie}
+        wants_q = p.copies_queries or ("q" in copies and bool(self._misfit("q", copies["q"])))
+        wants_kv = p.copies_keys
+        if not wants_kv:
+            strides = [copies[name].strides for name in _CACHES]
+            wrong = [self._misfit(name, copies[name]) for name in _CACHES]
+            wants_kv = any(wrong) or len(set(map(self._rows_of_entry, strides))) > 1
+        return "q" * wants_q + "kv" * wants_kv
+
+    @functools.cached_property
+    def _read_as_they_lie(self) -> tuple[tuple[str, OperandSpec], ...]:
+        p, specs = self.problem, self.specs()
+        names = ("q",) * (not p.copies_queries) + _CACHES * (not p.copies_keys)
+        return tuple((name, specs[name]) for name in names)
+
+    def _misfit(self, name: str, operand: Operand) -> str:
+        """Of strides alone: an address that is wrong for loads is wrong for copies."""
+        return self.misfit(self.specs()[name], Operand(0, operand.strides))
+
+    def _unread(self, strides: Mapping[str, int], dim: int) -> str:
+        """Why the forward kernel does not read keys as they lie."""
+        unless = " unless the plan copies its rows (copies)"
+        if wrong := wrong_for_blocks(strides["seq"], dim, self._forward):
+            return f"{wrong}{unless}"
+        if self.problem.num_pages == 1:
+            return ""
+        page, seq = strides["page"], strides["seq"]
+        if page % max(seq, 1) or not 0 <= page // max(seq, 1) * self.problem.num_pages <= INT32_MAX:
+            return (
+                f"page stride {page}, which must be a whole number of rows of {seq} elements, of "
+                f"all sequences less than {INT32_MAX}{unless}"
+            )
+        return ""
+
+    def _rows_of_entry(self, strides: Mapping[str, int]) -> int:
+        if self.problem.num_pages == 1:
+            return 0
+        return strides["page"] // max(strides["seq"], 1)
+
+    @functools.cached_property
+    def _forward(self) -> KernelSpec:
+        return next(one.kernel for one in self.launches if one.kernel.op == ATTENTION)
+
+    # -- runs ------------------------------------------------------------------------------------
+
+    @rest_as(DecodePlan.run)
+    def run(
+        self, *arrays: Any, cu_seqlens_q: Any = None, cu_seqlens_k: Any = None, **options: Any
+    ) -> Any:
+        """Run the plan on arrays of its shapes; parameters, results as `flash_attn_with_kvcache`.
+
+        Parameters
+        ----------
+        cu_seqlens_q, cu_seqlens_k : array
+            As `flash_attn_varlen_func` takes them, for a plan with `total_q`; `cu_seqlens_k` for
+            one without `cache_seqlens`, which are what it calls seqused_k.
+        workspace : device array, optional
+            Of `new_workspace`, as `GemmPlan.run` takes it. While a graph is captured it must be
+            given.
+        """
+        sums = {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_kv": cu_seqlens_k}
+        return self._run_on_all(arrays, sums | options)
