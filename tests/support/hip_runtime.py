@@ -28,6 +28,9 @@ CODE = {
     "mfma_ds": "80020c7e0000cad3040d020400006cd8060000077fc08cbf" + ENDPGM,
     # m0 = 0; global_load_lds_dword of out[lane]; v2 = value
     "load_to_lds": LOAD_ARGS + "8000fcbe0080a8dc010004000602047e" + ENDPGM,
+    # out[64 workgroup + lane of the wave] = v0, the work-item's id
+    "ids": "000106c00000000001008cd2c100010001008dd2c10202000286038e03020268820202247fc08cbf"
+    "008070dc01000400" + ENDPGM,
     # s_branch to itself
     "forever": "ffff82bf",
     # no instruction has this encoding

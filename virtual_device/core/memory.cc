@@ -177,13 +177,27 @@ bool Memory::unregister_host(void* host) {
   return true;
 }
 
-bool Memory::borrow(u64 host, u64 size) {
+bool Memory::show_to(u64 address, u64 gpus) {
+  std::unique_lock lock(mutex_);
+  const auto it = live_.find(address);
+  if (it == live_.end()) return false;
+  it->second.gpus = gpus;
+  epoch_.fetch_add(1, std::memory_order_release);
+  return true;
+}
+
+bool Memory::borrow(u64 host, u64 size, bool registered) {
   const u64 last = host + size - 1;
   if (host == 0 || size == 0 || last < host || reserved(host, last)) return false;
   std::unique_lock lock(mutex_);
   if (touches_live(host, last)) return false;
-  borrowed_.push_back(Allocation{
-      .base = host, .size = size, .bias = 0, .kind = MemoryKind::kHost, .id = next_id_++});
+  borrowed_.push_back(Allocation{.base = host,
+                                 .size = size,
+                                 .bias = 0,
+                                 .kind = MemoryKind::kHost,
+                                 .id = next_id_++,
+                                 .registered = registered});
+  if (registered) num_registered_.fetch_add(1, std::memory_order_relaxed);
   epoch_.fetch_add(1, std::memory_order_release);
   return true;
 }
@@ -194,6 +208,7 @@ bool Memory::give_back(u64 host, u64 size) {
     return a.base == host && a.size == size;
   });
   if (it == borrowed_.end()) return false;
+  if (it->registered) num_registered_.fetch_sub(1, std::memory_order_relaxed);
   *it = borrowed_.back();
   borrowed_.pop_back();
   epoch_.fetch_add(1, std::memory_order_release);
@@ -216,6 +231,8 @@ std::optional<Allocation> Memory::lost_registration() const {
     if (allocation.registered &&
         !is_accessible(allocation.host(base), allocation.size, HostAccess::kWrite))
       return allocation;
+  for (const Allocation& a : borrowed_)
+    if (a.registered && !is_accessible(a.host(a.base), a.size, HostAccess::kRead)) return a;
   return std::nullopt;
 }
 

@@ -39,6 +39,8 @@ struct Allocation {
   u32 flags = 0;            // as given to the allocating call
   u64 id = 0;               // unique, never reused
   bool registered = false;  // host memory of the application, which it may unmap at any time
+  u64 gpus = ~u64{0};       // which of the GPUs see it, a bit each
+  bool is_seen_by(u32 gpu) const { return gpus >> gpu & 1; }
   bool contains(u64 address, u64 bytes) const {
     return address >= base && bytes <= size && address - base <= size - bytes;
   }
@@ -66,15 +68,19 @@ class Memory {
   bool register_host(void* host, u64 size, u32 flags);
   bool unregister_host(void* host);
   // Makes [host, host+size) visible at the same address until it is given back as often as it was
-  // borrowed. False when it is empty or touches an allocation.
-  bool borrow(u64 host, u64 size);
+  // borrowed. False when it is empty or touches an allocation. `registered`: not for the length of
+  // a call, so that the application may unmap it before it is given back.
+  bool borrow(u64 host, u64 size, bool registered = false);
   bool give_back(u64 host, u64 size);
-  // Registered host memory that the application has unmapped or write-protected since, if any.
+  // Registered host memory that the application has unmapped since, if any, or write-protected
+  // unless it is borrowed.
   std::optional<Allocation> lost_registration() const;
   // `address` must be a base. False when it is not one (double free and registered host memory
   // included). The pages go back to the system; for host and managed memory the caller must have
   // drained the device first, because a later access by address faults.
   bool free(u64 address);
+  // Which GPUs see the allocation at this base from now on; false when it is none.
+  bool show_to(u64 address, u64 gpus);
 
   // The live allocation that holds `address`, if any; the nearest one below or above for reports.
   std::optional<Allocation> find(u64 address) const;

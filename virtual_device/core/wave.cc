@@ -1,5 +1,6 @@
 #include "core/wave.h"
 
+#include <bit>
 #include <cstdio>
 
 #include "core/launch_state.h"
@@ -44,6 +45,10 @@ void Workgroup::global_fault(u64 address, u64 bytes, Access access, int lane) {
         above ? "past the start of" : "before");
     message += text;
   }
+  const u32 gpu = launch->launch.gpu;
+  if (const auto found = memory.find(address); found && !found->is_seen_by(gpu))
+    message = std::string(verb) + " by GPU " + std::to_string(gpu) + " of memory of GPU " +
+              std::to_string(std::countr_zero(found->gpus)) + ", to which it has no access";
   raise(FaultKind::kIllegalAddress, std::move(message), lane, address);
 }
 

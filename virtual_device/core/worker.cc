@@ -68,9 +68,16 @@ std::byte* Worker::translate(u64 address, u64 bytes) {
     cache_epoch_ = epoch;
   }
   const auto found = device_.memory().find(address);
-  if (!found || !found->contains(address, bytes)) return nullptr;
+  if (!found || !found->contains(address, bytes) || !found->is_seen_by(gpu_)) return nullptr;
   cache_[cache_next_++ % kCacheSize] = *found;
   return found->host(address);
+}
+
+// What another GPU sees was looked up for that one.
+void Worker::become(u32 gpu) {
+  if (gpu == gpu_) return;
+  gpu_ = gpu;
+  for (Allocation& a : cache_) a = Allocation{};
 }
 
 Wave* Worker::take_wave() {
@@ -115,20 +122,22 @@ Worker::Resident::~Resident() {
 std::unique_ptr<Worker::Resident> Worker::make(const std::shared_ptr<LaunchState>& launch,
                                                u64 position) {
   const u64 flat = launch->workgroup_at(position);
+  const Dim3& groups = launch->launch.num_workgroups;
+  const Dim3 id = {static_cast<u32>(flat % groups.x), static_cast<u32>(flat / groups.x % groups.y),
+                   static_cast<u32>(flat / groups.x / groups.y)};
+  const u32 num_waves =  // a partial workgroup has fewer
+      static_cast<u32>((launch->launch.size_of(id).count() + kLanes - 1) / kLanes);
   auto resident = std::make_unique<Resident>(*this);
   resident->launch = launch;
   resident->random = launch->options.seed * 0x9e3779b97f4a7c15 ^ (flat + 1) * 0xd1b54a32d192ed03;
   if (launch->starves)
-    resident->starvation =
-        Starvation(next_random(resident->random) >> 16, launch->waves_per_workgroup);
+    resident->starvation = Starvation(next_random(resident->random) >> 16, num_waves);
   Workgroup& wg = resident->workgroup;
   wg.launch = launch.get();
   wg.worker = this;
-  const Dim3& groups = launch->launch.num_workgroups;
   wg.flat_id = flat;
-  wg.id = {static_cast<u32>(flat % groups.x), static_cast<u32>(flat / groups.x % groups.y),
-           static_cast<u32>(flat / groups.x / groups.y)};
-  wg.num_waves = launch->waves_per_workgroup;
+  wg.id = id;
+  wg.num_waves = num_waves;
   wg.waves.reserve(wg.num_waves);
   wg.lds.assign(launch->lds_bytes, 0xff);  // NaN in every float format
   const u32 scratch = launch->kernel().scratch_bytes;
@@ -187,6 +196,7 @@ Workgroup* Worker::admit(const std::shared_ptr<LaunchState>& launch, u64 positio
 }
 
 bool Worker::step(Wave& wave) {
+  become(wave.workgroup->launch->launch.gpu);
   try {
     run_wave(wave, 1);
     return true;
@@ -242,6 +252,7 @@ Worker::Slice Worker::run(Resident& resident) {
   mxcsr_ = _mm_getcsr();
   const u32 host_mxcsr = mxcsr_;
   Slice result = Slice::kExpired;
+  become(resident.launch->launch.gpu);
   try {
     const std::atomic<bool>& faulted = resident.launch->faulted;  // elsewhere, or aborted
     while (used < kSliceInstructions && !looping && !slept &&

@@ -141,7 +141,7 @@ struct LinkInfo {  // hsa_amd_memory_pool_link_info_t
   bool atomic_support_32bit, atomic_support_64bit, coherent_support;
   u32 link_type, numa_distance;
 };
-inline constexpr u32 kLinkPcie = 2;
+inline constexpr u32 kLinkPcie = 2, kLinkXgmi = 4;
 
 enum PointerType : u32 { kPointerUnknown = 0, kPointerHsa = 1, kPointerLocked = 2 };
 struct PointerInfo {  // hsa_amd_pointer_info_t

@@ -79,6 +79,7 @@ System& System::start() {
   if (forked.load()) throw std::runtime_error("a fork of a process that used the device");
   if (system == nullptr) {
     choose_device();
+    choose_gpus();
     watch_by_environment(Process::get());
     keep_library_loaded();
     system = new System;
@@ -97,6 +98,19 @@ bool System::stop() {
   if (num_starts == 0) return false;
   if (--num_starts == 0) started.store(nullptr);
   return true;
+}
+
+std::optional<u32> System::gpu_of(Agent agent) const {
+  const u64 gpu = agent.handle - kFirstGpuAgent;
+  return gpu < device.num_gpus() ? std::optional(static_cast<u32>(gpu)) : std::nullopt;
+}
+
+u64 System::used_by(u32 gpu) const {
+  if (device.num_gpus() == 1) return memory.used();
+  u64 used = 0;
+  for (const Allocation& one : memory.live())
+    if (one.kind == MemoryKind::kDevice && owner_of(one) == gpu) used += one.size;
+  return used;
 }
 
 u64 System::now_ns() const {
