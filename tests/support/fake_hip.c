@@ -265,8 +265,9 @@ int hipModuleGetFunction(char** function, size_t module, const char* name) {
   return result(0);
 }
 
+// AMD's runtime takes the device from the thread, and crashes where that is another one.
 int hipFuncGetAttribute(int* value, int attribute, const char* function) {
-  (void)function;
+  if (function_devices[(function - functions[0]) / sizeof *functions] != current_device) abort();
   *value = attribute == 0 ? option("MAX_LANES", kAttributeMissing) : option("SHARED", 0);
   return result(option("MAX_LANES", kAttributeMissing) == kAttributeMissing ? kNotSupported : 0);
 }
