@@ -9,13 +9,17 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from build_scripts import amd_runtime
+from build_scripts.toolchain import LLVM22, compile_hip
+from tests.support import lds_sizes
 from tests.support.paths import ROOT
 
+TWO_DEVICES = "tests.support.two_devices"
 PYTHON = amd_runtime.python_of(amd_runtime.TARGET)
 AMD = f"amd:{amd_runtime.TARGET / 'lib'}"
 
@@ -28,9 +32,9 @@ pytestmark = [
 ]
 
 
-def run(python: str, *arguments: str, **environment: str) -> str:
+def start(python: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     cache = {"AMD_COMGR_CACHE_DIR": str(amd_runtime.TARGET / "cache")}
-    done = subprocess.run(
+    return subprocess.run(
         [python, *arguments],
         env=os.environ | {"PYTHONPATH": str(ROOT)} | cache | environment,
         capture_output=True,
@@ -39,6 +43,10 @@ def run(python: str, *arguments: str, **environment: str) -> str:
         timeout=800,
         cwd=ROOT,
     )
+
+
+def run(python: str, *arguments: str, **environment: str) -> str:
+    done = start(python, *arguments, **environment)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout
 
@@ -59,3 +67,57 @@ def test_the_same_results(arch: str) -> None:
     ours = digests(sys.executable, AMDATTN_DEVICE=device, AMDATTN_RUNTIME="amdattn")
     assert {name: reason for name, (_, reason) in theirs["cases"].items() if reason} == {}
     assert theirs["cases"] and theirs["cases"] == ours["cases"]
+
+
+def of_amd(arch: str = "gfx942", **more: str) -> dict[str, str]:
+    """Environment of AMD's runtime on the virtual device."""
+    return {"AMDATTN_DEVICE": f"virtual:{arch}", "AMDATTN_RUNTIME": AMD} | more
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950"])
+def test_a_tour(arch: str, tmp_path: Path) -> None:
+    """Kinds of host memory, streams, graphs, DLPack, forms of arguments, all of a CU's LDS."""
+    image = tmp_path / "lds.hsaco"
+    image.write_bytes(compile_hip(lds_sizes.SOURCE, LLVM22, arch).code_object)
+    tour = ("-m", "tests.support.runtime_tour", str(image))
+    theirs = json.loads(run(str(PYTHON), *tour, **of_amd(arch)))
+    ours = json.loads(run(sys.executable, *tour, AMDATTN_DEVICE=f"virtual:{arch}"))
+    assert theirs == ours
+    assert theirs["extra"] == theirs["kernelParams"] == "works"
+
+
+def test_two_devices() -> None:
+    done = run(str(PYTHON), "-m", TWO_DEVICES, **of_amd(AMDATTN_OPTIONS="gpus=2"))
+    assert done == "done\n"
+
+
+def test_a_device_without_access_to_another() -> None:
+    """A kernel that reads the other's memory faults: the device's report, and HIP's error."""
+    environment = of_amd(AMDATTN_OPTIONS="gpus=2")
+    done = start(str(PYTHON), "-m", TWO_DEVICES, "--no-access", **environment)
+    assert done.returncode != 0 and done.stdout.startswith("reads\n")
+    assert "read by GPU 1 of memory of GPU 0, to which it has no access" in done.stderr
+    assert "hipErrorIllegalAddress (700)" in done.stderr
+
+
+@pytest.mark.parametrize("example", ["plan_and_graph", "varlen_batch", "gemm_in_a_layer"])
+def test_an_example(example: str) -> None:
+    run(str(PYTHON), f"examples/{example}.py", **of_amd("gfx950"))
+
+
+def test_llama(tmp_path: Path) -> None:
+    """Every logit is as near to float64 as rounding allows."""
+    model = str(tmp_path / "model")
+    run(sys.executable, "-m", "examples.llama.small_models", model, "--name", "qwen3")
+    arguments = ("--ids", "5 6 7", "--tokens", "4", "--check")
+    assert "ok" in run(str(PYTHON), "-m", "examples.llama", model, *arguments, **of_amd())
+
+
+@pytest.mark.parametrize("runtime", [AMD, "amdattn"])
+def test_memory_stays_flat(runtime: str) -> None:
+    """Of 10,000 launches on four threads the last 9,000 need no memory that is not given back."""
+    python = str(PYTHON) if runtime == AMD else sys.executable
+    environment = of_amd() | {"AMDATTN_RUNTIME": runtime}
+    grown = json.loads(run(python, "-m", "tests.support.many_launches", **environment))
+    assert grown["device"] == 0
+    assert grown["resident"] < 8 << 20

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from amdattn.native_libraries import HSA_NAME
 from tests.support.paths import ROOT
 
 PROGRAM = """
@@ -119,3 +120,35 @@ def test_a_process_ends_while_a_launch_runs(tmp_path: Path) -> None:
     assert "the process ends while launches or copies are under way" in done.stderr
     assert "aborted: the process ends" in done.stderr
     assert json.loads(findings.read_text())["launches"]
+
+
+SECOND = """
+import ctypes, sys
+from amdattn.device import virtual_library
+from amdattn.errors import BindingError
+ctypes.CDLL(sys.argv[1])
+try:
+    virtual_library.load_hsa(str(virtual_library.library_path()))
+except BindingError as error:
+    print(error)
+"""
+
+
+def test_another_hsa_runtime_that_was_loaded_before(tmp_path: Path) -> None:
+    """AMD's HIP runtime would be given that one: it is said, and nothing is loaded on it."""
+    other = tmp_path / HSA_NAME
+    compiler = [sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-linux-gnu.2.28"]
+    soname = f"-Wl,-soname,{HSA_NAME}"
+    subprocess.run(
+        [*compiler, "-shared", "-nostdlib", soname, "-x", "c", "/dev/null", "-o", str(other)],
+        check=True,
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", SECOND, str(other)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert f"has loaded another {HSA_NAME} before ({other})" in done.stdout
