@@ -106,11 +106,11 @@ def test_an_example(example: str) -> None:
 
 
 def test_llama(tmp_path: Path) -> None:
-    """Every logit is as near to float64 as rounding allows."""
+    """The exit code says whether every logit is as near to float64 as rounding allows."""
     model = str(tmp_path / "model")
     run(sys.executable, "-m", "examples.llama.small_models", model, "--name", "qwen3")
     arguments = ("--ids", "5 6 7", "--tokens", "4", "--check")
-    assert "ok" in run(str(PYTHON), "-m", "examples.llama", model, *arguments, **of_amd())
+    run(str(PYTHON), "-m", "examples.llama", model, *arguments, **of_amd())
 
 
 @pytest.mark.parametrize("runtime", [AMD, "amdattn"])

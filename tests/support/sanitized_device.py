@@ -1,0 +1,94 @@
+"""The virtual device's library with a sanitizer in what is not hot: the faces, memory, loader.
+
+Objects of the interpreter are those of the last build (`python -m build_scripts.virtual_device`).
+Runtimes of AddressSanitizer and ThreadSanitizer are gcc's, loaded before everything else; undefined
+behaviour traps. `python -m tests.support.sanitized_device thread FOLDER` prints the library and
+what has to be in the environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+from pathlib import Path
+
+from build_scripts.virtual_device import (
+    BASELINE,
+    COLD_FLAGS,
+    ROOT,
+    SOURCES,
+    cold_units,
+    compile_one,
+    compiler,
+    is_hot,
+)
+
+FLAGS = {
+    "address": ("-Xclang", "-fsanitize=address"),
+    "thread": ("-Xclang", "-fsanitize=thread"),
+    "undefined": ("-fsanitize=undefined", "-fsanitize-trap=undefined"),
+}
+RUNTIMES = {"address": "libasan.so.8", "thread": "libtsan.so.2"}
+# Leaks: the process's state outlives it on purpose. Fork and exec are of the tests.
+OPTIONS = {
+    "address": {"ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1:handle_segv=0"},
+    "thread": {"TSAN_OPTIONS": "halt_on_error=0:exitcode=66:report_signal_unsafe=0"},
+}
+_LIBRARY = "libamdattn_vdev_sanitized.so"
+
+
+def build(kind: str, work_dir: Path, level: str, objects: Path) -> Path:
+    """The library; `objects` is the folder of the last build."""
+    sources = sorted(SOURCES.rglob("*.cc"))
+    hot = [
+        objects / level / s.relative_to(SOURCES).with_suffix(".o") for s in filter(is_hot, sources)
+    ]
+    if missing := [path for path in hot if not path.is_file()]:
+        raise FileNotFoundError(f"{missing[0]}: build the virtual device's level {level} first")
+    flags = (*COLD_FLAGS, "-g1", "-fno-omit-frame-pointer", *FLAGS[kind])
+    cold = [
+        compile_one(compiler(BASELINE), unit, work_dir / f"{unit.stem}.o", flags)
+        for unit in cold_units(sources, work_dir)
+    ]
+    if kind == "thread":
+        shim = Path(__file__).with_name("tsan_memory.cc")
+        cold.append(
+            compile_one(compiler(BASELINE), shim, work_dir / "tsan_memory.o", ("-fno-builtin",))
+        )
+    library = work_dir / _LIBRARY
+    exports = SOURCES / "hip" / "exports.map"
+    link = ["-shared", "-Wl,--gc-sections", "-Wl,-soname,libamdattn_vdev.so", "-Wl,-z,undefs"]
+    link += [f"-Wl,--version-script={exports}", "-lpthread", "-o", str(library)]
+    subprocess.run([*compiler(BASELINE), *map(str, (*hot, *cold)), *link], check=True)
+    return library
+
+
+def environment(kind: str, library: Path) -> dict[str, str]:
+    """What has a Python process use the library under its sanitizer."""
+    variables = {"AMDATTN_VDEV_LIBRARY": str(library), **OPTIONS.get(kind, {})}
+    if kind in RUNTIMES:
+        found = subprocess.run(
+            ["gcc", f"-print-file-name={RUNTIMES[kind]}"],
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        variables["LD_PRELOAD"] = found.stdout.strip()
+    return variables
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("kind", choices=FLAGS)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--level", default="v3")
+    parser.add_argument("--objects", type=Path, default=ROOT / "build" / "virtual_device")
+    arguments = parser.parse_args()
+    library = build(arguments.kind, arguments.folder, arguments.level, arguments.objects)
+    for name, value in environment(arguments.kind, library).items():
+        print(f"{name}={value}")
+
+
+if __name__ == "__main__":
+    main()
