@@ -12,6 +12,7 @@ import argparse
 import subprocess
 from pathlib import Path
 
+from amdattn.native_libraries import HSA_NAME
 from build_scripts.virtual_device import (
     BASELINE,
     COLD_FLAGS,
@@ -21,6 +22,7 @@ from build_scripts.virtual_device import (
     compile_one,
     compiler,
     is_hot,
+    link_hsa_name,
 )
 
 FLAGS = {
@@ -29,10 +31,14 @@ FLAGS = {
     "undefined": ("-fsanitize=undefined", "-fsanitize-trap=undefined"),
 }
 RUNTIMES = {"address": "libasan.so.8", "thread": "libtsan.so.2"}
+# Counts of shared pointers are in a part of libc++ that is not instrumented.
+_SUPPRESSED = Path(__file__).with_name("tsan_suppressions.txt")
 # Leaks: the process's state outlives it on purpose. Fork and exec are of the tests.
 OPTIONS = {
     "address": {"ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1:handle_segv=0"},
-    "thread": {"TSAN_OPTIONS": "halt_on_error=0:exitcode=66:report_signal_unsafe=0"},
+    "thread": {
+        "TSAN_OPTIONS": "exitcode=66:report_signal_unsafe=0:suppressions=" + str(_SUPPRESSED)
+    },
 }
 _LIBRARY = "libamdattn_vdev_sanitized.so"
 
@@ -60,6 +66,7 @@ def build(kind: str, work_dir: Path, level: str, objects: Path) -> Path:
     link = ["-shared", "-Wl,--gc-sections", "-Wl,-soname,libamdattn_vdev.so", "-Wl,-z,undefs"]
     link += [f"-Wl,--version-script={exports}", "-lpthread", "-o", str(library)]
     subprocess.run([*compiler(BASELINE), *map(str, (*hot, *cold)), *link], check=True)
+    link_hsa_name(library, work_dir / HSA_NAME, work_dir)
     return library
 
 

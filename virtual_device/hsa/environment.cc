@@ -19,7 +19,7 @@ constexpr std::string_view kVirtual = "virtual:";
 
 // Files that are written when the process ends; "" for none.
 std::string findings_file, profiles_file;
-constexpr auto kExitPatience = std::chrono::seconds(10), kAbortPatience = std::chrono::seconds(1);
+constexpr auto kExitPatience = std::chrono::seconds(10), kAbortPatience = std::chrono::seconds(5);
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
