@@ -28,6 +28,7 @@ from amdattn.cli.output import progress_bar
 from amdattn.device import manifest, runtime
 from amdattn.ops import registry
 from amdattn.ops.gemm import cost as gemm_cost, grids, planning
+from amdattn.ops.gemm.choice import Choice
 from amdattn.ops.gemm.problem import GemmProblem
 from build_scripts.gemm_table import PRODUCTS
 
@@ -76,7 +77,7 @@ def products(count: int) -> Iterator[GemmProblem]:
         )
 
 
-def tried(problem: GemmProblem, every: Sequence[planning.Choice]) -> list[planning.Choice]:
+def tried(problem: GemmProblem, every: Sequence[Choice]) -> list[Choice]:
     """Choices for a product: those near the planner's, and each member with some parts."""
     choices = sorted(every, key=lambda choice: choice.cost.clk)
     found = {(one.kernel.name, one.splits, one.columns): one for one in choices[:_NEAREST]}
@@ -145,7 +146,7 @@ def losses(launches: Sequence[Launch]) -> dict[GemmProblem, float]:
             if one.problem == problem:
                 kernel = kernels[one.kernel]
                 estimate = gemm_cost.cost(problem, kernel, one.splits, one.columns, props)
-                clk[planning.Choice(kernel, one.splits, one.columns, estimate)] = one.clk
+                clk[Choice(kernel, one.splits, one.columns, estimate)] = one.clk
         found[problem] = clk[planning.least_estimated(list(clk))] / min(clk.values()) - 1
     return found
 

@@ -27,6 +27,7 @@ from amdattn.cli.output import progress_bar
 from amdattn.device import manifest, runtime
 from amdattn.op.choices import Choices
 from amdattn.ops.gemm import planning
+from amdattn.ops.gemm.choice import Choice
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import GemmProblem
 
@@ -37,7 +38,7 @@ _MOST_FLOP, _ODD = 6e10, 4  # one of so many has odd sides
 _K_MULTIPLE = 8
 
 
-_Found = Choices[planning.Choice]
+_Found = Choices[Choice]
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def products(count: int, seed: int, dtype: str) -> Iterator[GemmProblem]:
             yield problem
 
 
-def _modelled(problem: GemmProblem, props: DeviceProps, choice: planning.Choice, of: _Found) -> int:
+def _modelled(problem: GemmProblem, props: DeviceProps, choice: Choice, of: _Found) -> int:
     """Clk of a choice's launch, at the clock of its estimate."""
     plan = GemmPlan.of(planning.build(problem, props, choice, of))
     a, b = (amdattn.empty(problem.input_shapes[x], problem.array_dtype) for x in "ab")

@@ -6,36 +6,21 @@ import argparse
 import difflib
 import fnmatch
 import os
+import pkgutil
 import struct
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import build_scripts
 from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.dtypes import as_dtype
 from build_scripts import manifest, micro_object
-from build_scripts.attention_backward_members import attention_backward_members
-from build_scripts.attention_members import attention_members
-from build_scripts.cascade_members import cascade_members
-from build_scripts.decode_members import decode_members
-from build_scripts.elementwise_members import elementwise_members
-from build_scripts.gemm_blocks_members import gemm_blocks_members
-from build_scripts.gemm_members import gemm_members
-from build_scripts.gemm_mx_members import gemm_mx_members
-from build_scripts.gemm_tiles_members import gemm_tiles_members
-from build_scripts.index_members import index_members
-from build_scripts.layer_norm_members import layer_norm_members
 from build_scripts.limits import workgroups
 from build_scripts.memo import compile_changed
-from build_scripts.merge_members import merge_members
-from build_scripts.norm_backward_members import norm_backward_members
-from build_scripts.norm_members import norm_members
-from build_scripts.prefill_members import prefill_members
-from build_scripts.quantize_members import quantize_members
-from build_scripts.sample_members import sample_members
-from build_scripts.schedule_members import schedule_members
 from build_scripts.toolchain import ASM_SRC, Compiled, Toolchain, compile_hip, compiler_acc_uses
 
 ROOT = ASM_SRC.parent
@@ -82,28 +67,16 @@ class KernelBuild:
         return f"{self.arch}/{self.symbol}.hsaco"
 
 
+def _members() -> Iterator[dict[str, Any]]:
+    """Rows of every module NAME_members of this package, from its function of that name."""
+    for module in sorted(one.name for one in pkgutil.iter_modules(build_scripts.__path__)):
+        if module.endswith("_members"):
+            yield from getattr(import_module(f"build_scripts.{module}"), module)()
+
+
 def _table() -> Iterator[KernelBuild]:
     """Every kernel for every architecture that its row lists: all of them, if it lists none."""
-    members = (
-        *attention_members(),
-        *decode_members(),
-        *gemm_members(),
-        *gemm_tiles_members(),
-        *gemm_blocks_members(),
-        *gemm_mx_members(),
-        *norm_members(),
-        *norm_backward_members(),
-        *merge_members(),
-        *prefill_members(),
-        *cascade_members(),
-        *schedule_members(),
-        *index_members(),
-        *attention_backward_members(),
-        *quantize_members(),
-        *elementwise_members(),
-        *sample_members(),
-        *layer_norm_members(),
-    )
+    members = tuple(_members())
     for arch in ARCHITECTURES:
         for member in members:
             row = dict(member)
@@ -155,8 +128,7 @@ def build(kernel: KernelBuild, compiler: Compiler | None = None) -> Built:
         "bytes": len(compiled.code_object),
         "source": str(source.relative_to(ROOT)),
         "source_sha256": {
-            str(path.relative_to(ROOT)): manifest.sha256(path.read_bytes())
-            for path in compiled.sources
+            str(path.relative_to(ROOT)): manifest.source_sha256(path) for path in compiled.sources
         },
         "toolchain": str(kernel.toolchain),
         "toolchain_reason": kernel.toolchain_reason,

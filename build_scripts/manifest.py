@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import io
 import json
@@ -174,8 +175,26 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
+def source_sha256(path: Path) -> str:
+    """Digest of what the compiler sees of a source: comments and blank lines do not count."""
+    return _digest_of_code(path.read_text(encoding="utf-8"))
+
+
+@functools.cache
+def _digest_of_code(text: str) -> str:
+    text = _COMMENT_OR_QUOTED.sub(lambda found: " " if found[0].startswith("/") else found[0], text)
+    lines = (line.rstrip() for line in text.splitlines())
+    return sha256("\n".join(line for line in lines if line).encode())
+
+
+# Quoted text is matched so that what looks like a comment in it stays.
+_COMMENT_OR_QUOTED = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""", re.DOTALL
+)
+
+
 def render(rows: list[dict[str, Any]]) -> str:
-    """The text of manifest.json, where each kernarg struct and each source stand once.
+    """The text of manifest.json: a line for each kernarg struct, source and kernel.
 
     Raises
     ------
@@ -206,7 +225,7 @@ def render(rows: list[dict[str, Any]]) -> str:
         "kernels": named,
     }
     manifest_schema.check(Path("manifest.json"), document)
-    text = _short_lists(json.dumps(document, indent=1)) + "\n"
+    text = _lines(document)
     return text.replace(digest, manifest_schema.digest_of(text.encode(), digest), 1)
 
 
@@ -214,9 +233,19 @@ _BLANK_DIGEST = 64 * "0"  # in the place of the document's own until it is known
 _LAYOUT = ("header", "size", "fields")
 
 
-def _short_lists(text: str) -> str:
-    """JSON with lists of plain values on one line each."""
-    return re.sub(r"\[[^\[\]{}]*\]", lambda found: " ".join(found[0].split()), text)
+def _lines(document: dict[str, Any]) -> str:
+    """JSON with a line for each member of each member."""
+    members = []
+    for name, value in document.items():
+        if isinstance(value, dict):
+            inner = [f"{json.dumps(key)}: {json.dumps(one)}" for key, one in value.items()]
+            text = "{\n " + ",\n ".join(inner) + "\n}"
+        elif isinstance(value, list):
+            text = "[\n " + ",\n ".join(map(json.dumps, value)) + "\n]"
+        else:
+            text = json.dumps(value)
+        members.append(f"{json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(members) + "\n}\n"
 
 
 def read_rows(folder: Path) -> dict[str, dict[str, Any]]:

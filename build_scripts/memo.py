@@ -1,7 +1,8 @@
 """What the compiler made before, kept in build/compiled: a rebuild compiles what has changed.
 
-An entry counts only while every file that it was compiled from is what it was, and so are its
-flags, the compiler's version and the script that runs it. `build_scripts.verify` compiles all anew.
+An entry counts only while the code of every file that it was compiled from is what it was, and so
+are its flags, the compiler's version and the script that runs it. `build_scripts.verify` compiles
+all anew.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def compile_changed(
     folder: Path = FOLDER,
 ) -> Compiled:
     """As `toolchain.compile_hip`, from the folder if nothing has changed."""
-    by = _sha256(Path(toolchain.__file__))
+    by = manifest.sha256(Path(toolchain.__file__).read_bytes())
     asked = repr((str(source.relative_to(ASM_SRC)), str(compiler), arch, defines, flags, by))
     entry = folder / manifest.sha256(asked.encode())
     if found := _read(entry):
@@ -38,7 +39,10 @@ def compile_changed(
     if any(path.stat().st_mtime_ns >= started for path in compiled.sources):
         return compiled  # of which state of a file nobody knows
     fields = {
-        "sources": {str(path.relative_to(ASM_SRC)): _sha256(path) for path in compiled.sources},
+        "sources": {
+            str(path.relative_to(ASM_SRC)): manifest.source_sha256(path)
+            for path in compiled.sources
+        },
         "code_object": base64.b64encode(compiled.code_object).decode("ascii"),
         "assembly": compiled.assembly,
     }
@@ -54,11 +58,10 @@ def _read(entry: Path) -> Compiled | None:
         return None
     fields = json.loads(zlib.decompress(entry.read_bytes()))
     sources = {ASM_SRC / name: digest for name, digest in fields["sources"].items()}
-    if any(not path.exists() or _sha256(path) != digest for path, digest in sources.items()):
+    if any(
+        not path.exists() or manifest.source_sha256(path) != digest
+        for path, digest in sources.items()
+    ):
         return None
     code_object = base64.b64decode(fields["code_object"])
     return Compiled(code_object, fields["assembly"], tuple(sources))
-
-
-def _sha256(path: Path) -> str:
-    return manifest.sha256(path.read_bytes())

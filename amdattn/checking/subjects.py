@@ -92,16 +92,19 @@ def every_case(seed: int, name: str = "") -> list[OfOperation]:
     Raises
     ------
     ManifestError
-        A kernel is shipped that none of the cases reaches.
+        An operation has no kernel for the device, or one that none of the cases reaches.
     """
     props = runtime.device_props()
     rows = [row for row in manifest.kernels() if row.arch == props.arch]
     subjects = []
     for operation in operations():
+        if name not in ("", operation.name):
+            continue
         own = [row for row in rows if row.op == operation.kernel_ops[0]]
-        if own and name in ("", operation.name):
-            for row in (None, *own):
-                subjects += [OfOperation(operation, case, seed) for case in operation.cases(row)]
+        if not own:
+            raise ManifestError(f"no kernel of {operation.name} is shipped for {props.arch}")
+        for row in (None, *own):
+            subjects += [OfOperation(operation, case, seed) for case in operation.cases(row)]
     reached = {launch.kernel for subject in subjects for launch in subject.plan().launches}
     missed = [row.name for row in rows if row not in reached and row.op != NARROW]
     if missed and not name:

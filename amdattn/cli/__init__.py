@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-INTERRUPT_CODE = 130
+from amdattn.cli.exit_codes import INTERRUPTED
 
 
 def main() -> None:
@@ -14,7 +14,7 @@ def main() -> None:
         from amdattn.cli import commands, errors
     except KeyboardInterrupt:
         sys.stderr.write("Error: interrupted\n")
-        sys.exit(INTERRUPT_CODE)
+        sys.exit(INTERRUPTED)
     sys.exit(errors.run(commands.app))
 
 

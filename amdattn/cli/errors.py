@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from amdattn.cli import INTERRUPT_CODE
+from amdattn.cli.exit_codes import INTERRUPTED
 from amdattn.cli.output import stderr
 from amdattn.errors import AmdattnError, HipError
 
@@ -63,7 +63,7 @@ def run(app: typer.Typer, prog_name: str = "amdattn") -> int:
 def _run(app: typer.Typer, prog_name: str) -> int:
     try:
         code = int(app(prog_name=prog_name, standalone_mode=False) or 0)
-        if code == INTERRUPT_CODE:  # typer's answer to Ctrl-C
+        if code == INTERRUPTED:  # typer's answer to Ctrl-C
             show("interrupted")
         return code
     except BrokenPipeError:
@@ -73,11 +73,11 @@ def _run(app: typer.Typer, prog_name: str) -> int:
             show(_usage(error))
     except (KeyboardInterrupt, typer.Abort):
         show("interrupted")
-        return INTERRUPT_CODE
+        return INTERRUPTED
     except EXPECTED as error:
         if isinstance(error, HipError) and _INTERRUPTED in error.report:
             show("interrupted")  # Python has lost the exception, in a destructor for example
-            return INTERRUPT_CODE
+            return INTERRUPTED
         show(_text(error), type(error).__name__ if isinstance(error, AmdattnError) else "Error")
     return 2
 

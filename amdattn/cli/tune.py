@@ -15,10 +15,10 @@ from amdattn.cli.options import Activation, Bias, Deterministic, Dtype, K, N
 from amdattn.cli.output import AsJson, print_json, progress_bar, stderr, stdout
 from amdattn.cli.problem import registry_group
 from amdattn.op.operation import Operation
+from amdattn.ops.gemm.choice import Choice
 from amdattn.output_files import check_outputs
 
 if TYPE_CHECKING:
-    from amdattn.ops.gemm import planning
     from amdattn.tuning import Tuning
 
 
@@ -168,9 +168,7 @@ def _counts(splits: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def _chosen(
-    choices: Sequence[planning.Choice], splits: Sequence[int], candidates: int
-) -> list[planning.Choice]:
+def _chosen(choices: Sequence[Choice], splits: Sequence[int], candidates: int) -> list[Choice]:
     """Those with these numbers of parts, if any are given; so many of the least estimated time."""
     chosen = [choice for choice in choices if not splits or choice.splits in splits]
     if not chosen:

@@ -8,7 +8,8 @@ from typing import Any
 
 import jax
 
-from amdattn.jax.rules import Arrays, Axes, Rules, called, rules
+from amdattn.jax.primitive import called
+from amdattn.jax.rules import Arrays, Axes, Rules, rules
 from amdattn.ops import registry
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention_backward.problem import BackwardProblem

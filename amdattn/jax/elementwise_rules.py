@@ -9,7 +9,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from amdattn.jax.rules import Arrays, Axes, Rules, called
+from amdattn.jax.primitive import called
+from amdattn.jax.rules import Arrays, Axes, Rules
 from amdattn.op.head_norm import WEIGHTS
 from amdattn.ops import registry
 from amdattn.ops.embedding.problem import EmbeddingProblem

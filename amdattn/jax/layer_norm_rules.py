@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from amdattn.jax.norm_rules import groups_of
-from amdattn.jax.rules import Arrays, Axes, Rules, called
+from amdattn.jax.primitive import called
+from amdattn.jax.rules import Arrays, Axes, Rules
 from amdattn.ops import registry
 from amdattn.ops.layer_norm.problem import LayerNormProblem
 from amdattn.ops.layer_norm_backward.problem import LayerNormBackwardProblem

@@ -10,7 +10,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from amdattn.jax.rules import Arrays, Axes, Rules, called
+from amdattn.jax.primitive import called
+from amdattn.jax.rules import Arrays, Axes, Rules
 from amdattn.ops import registry
 from amdattn.ops.norm.problem import NormProblem
 from amdattn.ops.norm_backward.problem import NormBackwardProblem

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 
 from amdattn.dtypes import FLOAT32, as_dtype
 from amdattn.jax import attention_gradients, attention_rules
-from amdattn.jax.rules import Arrays, Axes, Rules, called, rules
+from amdattn.jax.primitive import called
+from amdattn.jax.rules import Arrays, Axes, Rules, rules
 from amdattn.op.spec import OperandSpec
 from amdattn.ops.attention.problem import AttentionProblem, axis_order
 from amdattn.ops.attention_backward.problem import BackwardProblem

@@ -196,3 +196,10 @@ for _platform in targets.PLATFORMS:
         PRIMITIVE, functools.partial(_lower, platform=_platform.name), platform=_platform.name
     )
 mlir.register_lowering(PRIMITIVE, _refuse)
+
+
+def called(operation: str, problem: Any, variant: str, named: Arrays) -> dict[str, jax.Array]:
+    """Results of an operation by name, of operands by name."""
+    signature = rules(operation).signature(problem, variant)
+    results = call(operation, problem, variant, *(named[spec.name] for spec in signature.inputs))
+    return {spec.name: x for spec, x in zip(signature.results, results, strict=True)}

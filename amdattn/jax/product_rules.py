@@ -12,7 +12,8 @@ import jax.numpy as jnp
 
 from amdattn.dtypes import FLOAT32
 from amdattn.errors import UnsupportedProblem
-from amdattn.jax.rules import Arrays, Axes, Rules, called
+from amdattn.jax.primitive import called
+from amdattn.jax.rules import Arrays, Axes, Rules
 from amdattn.ops import registry
 from amdattn.ops.gemm.problem import (
     ADDENDS,

@@ -119,12 +119,3 @@ def rules(operation: str) -> Rules:
         }
 
     return Rules(specs, axes, (), lambda problem: {}, lambda problem, factors: problem)
-
-
-def called(operation: str, problem: Any, variant: str, named: Arrays) -> dict[str, jax.Array]:
-    """Results of an operation by name, of operands by name."""
-    from amdattn.jax.primitive import call  # which lowers what calls this
-
-    signature = rules(operation).signature(problem, variant)
-    results = call(operation, problem, variant, *(named[spec.name] for spec in signature.inputs))
-    return {spec.name: x for spec, x in zip(signature.results, results, strict=True)}

@@ -5,9 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from amdattn import scalars
-from amdattn.dtypes import DType
-from amdattn.op.beside import view_beside
-from amdattn.op.spec import OperandSpec
 from amdattn.scalars import FLOAT32_MAX, FLOAT32_MIN
 
 NORM_EPS = 1e-6  # as Qwen 3 has it
@@ -20,14 +17,3 @@ def norm_eps(given: Any, is_used: bool) -> float:
     if not FLOAT32_MIN <= eps <= FLOAT32_MAX:
         raise ValueError(f"norm_eps={eps} must be in {FLOAT32_MIN}..{FLOAT32_MAX}")
     return eps if is_used else NORM_EPS
-
-
-def weight_spec(name: str, head_dim: int, dtype: DType, condition: str, there: bool) -> OperandSpec:
-    """Of the operand `name`."""
-    return OperandSpec(
-        *(name, "in", (head_dim,), dtype, ()),
-        present=there,
-        condition=condition,
-        host_check=view_beside,
-        layout="head_dim",
-    )

@@ -11,7 +11,7 @@ from typing import Any
 
 from amdattn.arch.products import REFERENCE
 from amdattn.output_files import check_outputs
-from amdattn.report.steps import ABSENT, FAILED
+from amdattn.report.rows import ABSENT, FAILED
 from amdattn.report.supervise import NOT_MEASURED, PASSED, SKIPPED, Outcome
 
 KIND, SCHEMA = "amdattn report", 1

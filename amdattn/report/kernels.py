@@ -20,7 +20,7 @@ from amdattn.op.executor import RunnablePlan
 from amdattn.op.operation import Case, Operation
 from amdattn.op.spec import OperandSpec
 from amdattn.ops.registry import operations
-from amdattn.report.steps import Row, verdict
+from amdattn.report.rows import Row, verdict
 
 Array = NDArray[Any]
 GUARD = 8  # elements on every side: 16 bytes, so that rows keep their alignment

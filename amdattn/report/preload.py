@@ -11,7 +11,7 @@ from amdattn.device import kernarg_preload, manifest, runtime
 from amdattn.device.manifest import KernelSpec
 from amdattn.op.operation import Case, Operation
 from amdattn.ops.registry import operations
-from amdattn.report.steps import INFO, Row, verdict
+from amdattn.report.rows import INFO, Row, verdict
 
 _QUICK_EVERY, _EVERY = 40, 12  # kernels of which one is compared
 _OFF = f"{kernarg_preload.VARIABLE}=0 turns it off"

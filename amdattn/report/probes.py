@@ -17,7 +17,7 @@ from amdattn.bench.micro_table import CLK
 from amdattn.device import runtime
 from amdattn.device.kernarg import KernargBuffer
 from amdattn.report.facts import device as device_facts
-from amdattn.report.steps import INFO, Row, verdict
+from amdattn.report.rows import INFO, Row, verdict
 
 _WORKGROUPS, _WAVES = 7, 2
 _LANES = 64 * _WAVES * _WORKGROUPS

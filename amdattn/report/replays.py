@@ -18,7 +18,7 @@ from amdattn.device import runtime
 from amdattn.ops.attention.dense import flash_attn_func
 from amdattn.ops.gemm.gemm import gemm_nt
 from amdattn.ops.gemm.plans import plan_gemm
-from amdattn.report.steps import Row, verdict
+from amdattn.report.rows import Row, verdict
 
 REPLAYS, QUICK_REPLAYS = 200, 20
 _KNOWN = "; ROCm 7.2.0 to 7.2.3 do so (clr#279): use eager calls, or another version"

@@ -3,60 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable
 
-OK, FAILED, INFO, ABSENT = "ok", "failed", "info", "not measured"
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of a report.
-
-    Attributes
-    ----------
-    outcome : {"ok", "failed", "info", "not measured"}
-        "info" states a fact and can be neither right nor wrong.
-    text : str
-        What was found.
-    data : dict
-        The same for programs, as JSON has it.
-    """
-
-    what: str
-    outcome: str
-    text: str
-    data: dict[str, Any] = field(default_factory=dict)
-
-
-def verdict(what: str, wrong: str, text: str, **data: Any) -> Row:
-    """A row that holds if nothing is wrong."""
-    return Row(what, FAILED if wrong else OK, wrong or text, data)
-
-
-@dataclass(frozen=True)
-class Step:
-    """A part of the report.
-
-    Attributes
-    ----------
-    limit_s : float
-        The process that runs it is ended after so long.
-    run : callable
-        Gives rows as they are found. An exception fails the step.
-    """
-
-    name: str
-    title: str
-    limit_s: float
-    run: Callable[[], Iterator[Row]]
+from amdattn.report import kernels, preload, probes, replays, timings
+from amdattn.report.rows import Step
 
 
 def device_steps(quick: bool) -> list[Step]:
     """On the bound device. Nothing of them is modelled."""
-    from amdattn.report import kernels, preload, probes, replays, timings
-
     count = replays.QUICK_REPLAYS if quick else replays.REPLAYS
     steps = [
         Step("device", "device", 180, probes.device),
@@ -80,8 +34,6 @@ def device_steps(quick: bool) -> list[Step]:
 
 def model_steps(quick: bool) -> list[Step]:
     """On the virtual device: what the performance model says of the same work."""
-    from amdattn.report import timings
-
     return timings.modelled_steps(quick)
 
 

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from amdattn.report import steps
 from amdattn.report.facts import without_paths
+from amdattn.report.rows import ABSENT, FAILED as ROW_FAILED
 
 PASSED, FAILED, TIMED_OUT, CRASHED, SKIPPED = "ok", "failed", "timed out", "crashed", "skipped"
 NOT_MEASURED = "not measured"
@@ -199,8 +199,8 @@ def _follow(
             outcome.seconds = time.monotonic() - begin
         outcome.error = without_paths(message["error"])
         found = {row["outcome"] for row in outcome.rows}
-        outcome.status = NOT_MEASURED if found == {steps.ABSENT} else PASSED
-        if message["error"] or steps.FAILED in found:
+        outcome.status = NOT_MEASURED if found == {ABSENT} else PASSED
+        if message["error"] or ROW_FAILED in found:
             outcome.status = FAILED
         if not message["usable"]:
             outcome.status = FAILED

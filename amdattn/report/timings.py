@@ -22,7 +22,7 @@ from amdattn.bench.shipped import Shipped
 from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm.plans import plan_gemm
-from amdattn.report.steps import ABSENT, FAILED, INFO, Row, Step
+from amdattn.report.rows import ABSENT, FAILED, INFO, Row, Step
 from amdattn.testing.bench import do_bench
 from amdattn.virtual import profiled
 

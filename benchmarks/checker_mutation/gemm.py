@@ -19,7 +19,8 @@ from amdattn.dtypes import as_dtype
 from amdattn.op.plan import Address, PerRun, Plan, Stride
 from amdattn.ops.gemm import grids
 from amdattn.ops.gemm.cases import GemmCase
-from amdattn.ops.gemm.planning import build, choices, mismatches, plan_gemm
+from amdattn.ops.gemm.matching import mismatches
+from amdattn.ops.gemm.planning import build, choices, plan_gemm
 from amdattn.ops.gemm.problem import GemmProblem
 from benchmarks.checker_mutation.subject import Buffer, Case, Subject, read_only, unwritten
 

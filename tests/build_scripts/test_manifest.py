@@ -33,7 +33,7 @@ layout_of = functools.cache(manifest.struct_layout)
 
 @functools.cache
 def hash_of(source: str) -> str:
-    return manifest.sha256((ROOT / source).read_bytes())
+    return manifest.source_sha256(ROOT / source)
 
 
 def test_rows_and_files_and_build_table_agree() -> None:
@@ -248,5 +248,31 @@ def test_a_struct_and_a_source_stand_once_in_the_manifest(tmp_path: Path) -> Non
     read = [*manifest.read_rows(tmp_path).values()]
     assert read == rows and manifest.render(read) == text
     rows[1] = {**rows[1], "kernarg": {**rows[1]["kernarg"], "size": 8}}
-    with pytest.raises(manifest.CodeObjectError, match=f"{rows[1]['name']} has another AttnFwd"):
+    wrong = f"{rows[1]['name']} has another {rows[1]['kernarg']['struct']} than"
+    with pytest.raises(manifest.CodeObjectError, match=wrong):
         manifest.render(rows)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_same"),
+    [
+        ("// Another word.\n#define A 1\n\n\nint f() { return A; }  // why\n", True),
+        ('#define A 1\nint f() {/* " */return A; }\n', True),
+        ("#define A 2\nint f() { return A; }\n", False),
+        ('#define A "//1"\nint f() { return A; }\n', False),
+        ("#define A 1\nint f() {return A; }\n", False),
+    ],
+)
+def test_comments_of_a_source_do_not_count(tmp_path: Path, text: str, is_same: bool) -> None:
+    plain, other = tmp_path / "plain.h", tmp_path / "other.h"
+    plain.write_text("#define A 1\nint f() { return A; }\n")
+    other.write_text(text)
+    same = manifest.source_sha256(plain) == manifest.source_sha256(other)
+    assert same == is_same
+
+
+def test_what_looks_like_a_comment_in_quotes_counts(tmp_path: Path) -> None:
+    one, two = tmp_path / "one.h", tmp_path / "two.h"
+    one.write_text('const char* a = "\\"//1";\n')
+    two.write_text('const char* a = "\\"//2";\n')
+    assert manifest.source_sha256(one) != manifest.source_sha256(two)

@@ -16,7 +16,8 @@ from amdattn.checking.index_subject import OfIndices
 from amdattn.checking.schedules import Schedule
 from amdattn.checking.session import Check
 from amdattn.checking.subjects import CodeObject, OfOperation, every_case
-from amdattn.device import runtime
+from amdattn.device import manifest, runtime
+from amdattn.errors import ManifestError
 from amdattn.ops.attention.cases import OPERATION, case
 from tests.support.gpu import compiled
 
@@ -138,3 +139,10 @@ def test_every_kernel_is_reached_by_every_operation() -> None:
     assert any(problem.num_heads_kv < problem.num_heads_q for problem in problems)
     assert {problem.return_lse for problem in problems} == {True, False}
     assert len(every_case(0)) > len(problems)
+
+
+def test_an_operation_without_kernels_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = [row for row in manifest.kernels() if row.op != "embedding"]
+    monkeypatch.setattr(manifest, "kernels", lambda: others)
+    with pytest.raises(ManifestError, match="no kernel of embedding is shipped for gfx"):
+        every_case(0, "embedding")

@@ -20,7 +20,7 @@ from amdattn.bench import micro as bench
 from amdattn.cli import errors, micro, operations, tune
 from amdattn.errors import BindingError
 from amdattn.ops.gemm import table as gemm_table
-from amdattn.ops.gemm.planning import Choice
+from amdattn.ops.gemm.choice import Choice
 from amdattn.ops.gemm.problem import GemmProblem
 
 

@@ -20,7 +20,7 @@ from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.gemm import cases as gemm
 from amdattn.ops.gemm.problem import GemmProblem
 from amdattn.report import document, facts, kernels, probes, worker
-from amdattn.report.steps import ABSENT, FAILED, INFO, OK
+from amdattn.report.rows import ABSENT, FAILED, INFO, OK
 from tests.support.shipped import shipped
 
 # -- the clock -------------------------------------------------------------------------------------

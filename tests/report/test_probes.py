@@ -13,7 +13,7 @@ from amdattn.bench.shapes import Shape
 from amdattn.device import runtime
 from amdattn.ops.attention import cases as attention
 from amdattn.report import kernels, probes, replays, timings
-from amdattn.report.steps import ABSENT, FAILED, INFO, OK, Row
+from amdattn.report.rows import ABSENT, FAILED, INFO, OK, Row
 from tests.support.shipped import shipped
 
 

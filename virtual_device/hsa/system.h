@@ -60,6 +60,8 @@ class System {
 
   // The number of a GPU agent; nothing if the agent is none.
   std::optional<u32> gpu_of(Agent agent) const;
+  // The same of a pool of device memory.
+  std::optional<u32> gpu_of(Pool pool) const;
   // Device memory belongs to a GPU; what the loader allocates, to the first.
   static u32 owner_of(const Allocation& allocation) { return allocation.flags; }
   u64 capacity_of_gpu() const { return memory.capacity() / device.num_gpus(); }

@@ -16,6 +16,7 @@ from amdattn.op.operation import Case, Expected, Operation
 from amdattn.ops.gemm import mx, planning
 from amdattn.ops.gemm.command_options import OPTIONS
 from amdattn.ops.gemm.execution import GemmPlan
+from amdattn.ops.gemm.matching import mismatches
 from amdattn.ops.gemm.plans import planned
 from amdattn.ops.gemm.problem import ADDENDS, BLOCK, BLOCKS, FACTORS, MX, GemmProblem
 
@@ -286,7 +287,7 @@ def cases(row: KernelSpec | None) -> Iterator[GemmCase]:
         k_of_row = k + -k % multiple if multiple > 1 else k
         types = {"b_dtype": b_dtype, "layout": layout}
         problem = GemmProblem(m, n, k_of_row, row.dtype, **types, **options)
-        if not planning.mismatches(row, problem):
+        if not mismatches(row, problem):
             yield GemmCase(problem, kernel=row.name)
 
 

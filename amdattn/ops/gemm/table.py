@@ -11,15 +11,13 @@ import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from amdattn import paths
 from amdattn.arch.props import DeviceProps
+from amdattn.ops.gemm.choice import Choice
 from amdattn.ops.gemm.problem import GemmProblem
 from amdattn.user_files import read_json
-
-if TYPE_CHECKING:
-    from amdattn.ops.gemm.planning import Choice
 
 SCHEMA = 3
 VARIABLE = "AMDATTN_GEMM_TABLE"

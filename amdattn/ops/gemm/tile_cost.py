@@ -99,9 +99,7 @@ _WHOLE = 8  # results that are stored together, if rows are multiples of it
 
 def _tiles_m(problem: GemmProblem, products: int, tile_m: int) -> float:
     """Of a product; of groups of rows, which the host does not know, on average."""
-    if problem.groups_share_k:
-        return -(-problem.m // (products * tile_m))
-    if problem.groups:
+    if problem.groups and not problem.groups_share_k:
         # Of rows spread wider than a tile the last tile is filled by half.
         return max(1, problem.m / (products * tile_m) + (tile_m - 1) / (2 * tile_m))
     return -(-problem.m // tile_m)
@@ -116,7 +114,8 @@ def estimator(
     tile_n: int = kernel.tile["n"]
     step: int = kernel.params["step"]
     cus = props.num_cus // props.num_xcds
-    products = min(problem.products, problem.m) if problem.groups else problem.products
+    groups_rows = problem.groups and not problem.groups_share_k
+    products = min(problem.products, problem.m) if groups_rows else problem.products
     tiles_n = tiles(problem, kernel, most_columns(problem, kernel))[1]
     tiles_m = _tiles_m(problem, products, tile_m)
     of_product = tiles_m * tiles_n
@@ -132,7 +131,8 @@ def estimator(
     ahead = stages - 1 if is_direct else 1 + has_blocks
     beside: float = (_STEP_CLK_OF_BLOCKS if has_blocks else _STEP_CLK)[is_direct, fragments]
 
-    all_steps = -(-problem.k // step)
+    # Of groups of k, which the host does not know, on average.
+    all_steps = -(-problem.k // (step * (problem.groups if problem.groups_share_k else 1)))
     # Steps are a cache line of each row, but of 6 bits, in which matrix instructions of most types
     # take as long as of 16 bits.
     matrix: float = 2 * tile_m * tile_n * step / (arch.matrix_flops_per_clk * problem.matrix_rate)

@@ -11,10 +11,10 @@ from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
 from amdattn.device import manifest, runtime
-from amdattn.dtypes import as_dtype
+from amdattn.dtypes import DType, as_dtype
 from amdattn.op.beside import view_beside
 from amdattn.op.executor import RunnablePlan
-from amdattn.op.head_norm import NORM_EPS, weight_spec
+from amdattn.op.head_norm import NORM_EPS
 from amdattn.op.nothing import Nothing, made
 from amdattn.op.operands import operand_of, same_elements
 from amdattn.op.outputs import output_view
@@ -251,8 +251,8 @@ class RotaryPlan(RunnablePlan[RotaryProblem]):
             OperandSpec("k", "in", of_k, element, axes, **if_k),
             index("positions", tokens, p.table_rows - 1, told),
             index("seqlen_offsets", (p.batch,), p.table_rows - p.seqlen, told),
-            weight_spec("q_norm_weight", p.head_dim, element, "q_norm", p.q_norm),
-            weight_spec("k_norm_weight", p.head_dim, element, "k_norm", p.k_norm),
+            _weight_spec("q_norm_weight", p.head_dim, element, "q_norm", p.q_norm),
+            _weight_spec("k_norm_weight", p.head_dim, element, "k_norm", p.k_norm),
             OperandSpec("out", "out", of_x, element, axes, **layout),
             OperandSpec("k_out", "out", of_k, element, axes, **if_k),
         )
@@ -333,3 +333,16 @@ def _of_nothing(kind: Any, views: dict[str, View], given: tuple[Any, Any], strea
         kind, {name: views[name] for name in ("x", "k") if name in views}, wanted, stream
     )
     return results if "k" in views else results[0]
+
+
+def _weight_spec(
+    name: str, head_dim: int, dtype: DType, condition: str, there: bool
+) -> OperandSpec:
+    """Of the operand `name`."""
+    return OperandSpec(
+        *(name, "in", (head_dim,), dtype, ()),
+        present=there,
+        condition=condition,
+        host_check=view_beside,
+        layout="head_dim",
+    )
