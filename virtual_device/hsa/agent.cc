@@ -247,6 +247,13 @@ HSA_API hsa_agent_get_info(Agent agent, u32 attribute, void* value) {
   });
 }
 
+HSA_API hsa_agent_extension_supported(u16, Agent agent, u16, u16, bool* supported) {
+  return api([&](System& system) {
+    require(agent.handle == kCpuAgent || system.gpu_of(agent), kInvalidAgent);
+    return answer(supported, false);
+  });
+}
+
 HSA_API hsa_agent_iterate_isas(Agent agent, Status (*visit)(Isa isa, void* data), void* data) {
   return api([&](System& system) {
     const bool is_gpu = system.gpu_of(agent).has_value();

@@ -197,6 +197,20 @@ HSA_API hsa_executable_get_symbol_by_name(Executable executable, const char* nam
   });
 }
 
+HSA_API hsa_executable_iterate_symbols(Executable executable,
+                                       Status (*visit)(Executable executable, Symbol symbol,
+                                                       void* data),
+                                       void* data) {
+  return api([&](System&) {
+    require(visit != nullptr);
+    for (const auto& one : program_of(executable).symbols) {
+      const Status status = visit(executable, {reinterpret_cast<u64>(one.get())}, data);
+      if (status != kSuccess) return status;
+    }
+    return kSuccess;
+  });
+}
+
 HSA_API hsa_executable_symbol_get_info(Symbol handle, u32 attribute, void* value) {
   using namespace symbol_info;
   return api([&](System&) {

@@ -209,6 +209,10 @@ HSA_API hsa_system_get_info(u32 attribute, void* value) {
   });
 }
 
+HSA_API hsa_system_extension_supported(u16, u16, u16, bool* supported) {
+  return api([&](System&) { return answer(supported, false); });
+}
+
 HSA_API hsa_system_get_major_extension_table(u16, u16, size_t, void*) {
   return kNotSupported;  // no extension has a table here
 }
