@@ -26,7 +26,7 @@ from tests.support.paths import ROOT
 
 _SOURCE = Path(__file__).with_suffix(".c")
 _NODES = (1, 10, 100)  # of graphs
-_ROUNDS, _CALLS = 30, 50
+_ROUNDS, _CALLS = 100, 50
 _POINTER = ctypes.c_void_p
 
 
@@ -35,7 +35,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--measure"]:
         print(json.dumps(measured(sys.argv[2])))
         return
-    rows: dict[str, dict[str, float]] = {}
+    rows: dict[str, dict[str, list[float]]] = {}
     with tempfile.TemporaryDirectory() as folder:
         loops = f"{folder}/loops.so"
         compiler = [sys.executable, "-m", "ziglang", "cc", "-shared", "-fPIC", "-O2"]
@@ -53,7 +53,12 @@ def main() -> None:
             rows[name] = json.loads(done.stdout)
     print(f"| host µs a call | {' | '.join(rows)} |\n|---|{'---:|' * len(rows)}")
     for what in next(iter(rows.values())):
-        print(f"| {what} | {' | '.join(f'{each[what]:.2f}' for each in rows.values())} |")
+        print(f"| {what} | {' | '.join(_shown(each[what]) for each in rows.values())} |")
+
+
+def _shown(quartiles: list[float]) -> str:
+    low, median, high = quartiles
+    return f"{median:.2f} ({low:.2f} .. {high:.2f})"
 
 
 def _runtimes() -> dict[str, tuple[str, str]]:
@@ -93,8 +98,8 @@ def _bound() -> _Hip:
     return _Hip(ctypes.CDLL(choice.library))
 
 
-def measured(loops_path: str) -> dict[str, float]:
-    """Microseconds of a call, the median of the rounds, by what is called."""
+def measured(loops_path: str) -> dict[str, list[float]]:
+    """Microseconds of a call, the quartiles of the rounds, by what is called."""
     hip, loops = _bound(), ctypes.CDLL(loops_path)
     stream = hip.made("hipStreamCreateWithFlags", 1)
     image = code_object("nothing")
@@ -144,7 +149,7 @@ def measured(loops_path: str) -> dict[str, float]:
     rounds = [{name: call() / 1e3 for name, call in calls.items()} for _ in range(_ROUNDS)]
     if min(min(each.values()) for each in rounds) < 0:
         raise RuntimeError("a call failed")
-    return {name: statistics.median(each[name] for each in rounds) for name in calls}
+    return {name: statistics.quantiles(each[name] for each in rounds) for name in calls}
 
 
 if __name__ == "__main__":
