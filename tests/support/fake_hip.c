@@ -258,7 +258,9 @@ int hipModuleLoadData(size_t* module, const void* image) {
 }
 int hipModuleUnload(size_t module) { return (void)module, abort(), 0; }
 
+// AMD's runtime of ROCm 6 ends the process where another device is current.
 int hipModuleGetFunction(char** function, size_t module, const char* name) {
+  if ((int)module - 1 != current_device) abort();
   function_devices[num_functions % kMaxFunctions] = (int)module - 1;
   *function = functions[num_functions++ % kMaxFunctions];
   strcpy(*function, name);

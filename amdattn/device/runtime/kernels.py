@@ -112,9 +112,9 @@ class KernelLoader(HipCalls):
         # A handle that comes with an error is none: it is not unloaded.
         with self.current():
             module = self.check("hipModuleLoadData", self.hip.hipModuleLoadData(image))
-        function = self.check(
-            "hipModuleGetFunction", self.hip.hipModuleGetFunction(module, symbol.encode())
-        )
+            function = self.check(
+                "hipModuleGetFunction", self.hip.hipModuleGetFunction(module, symbol.encode())
+            )
         return function, module
 
     def kernarg_buffer(self, size: int, offsets: tuple[int, ...] = ()) -> KernargBuffer:
