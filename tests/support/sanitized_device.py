@@ -1,9 +1,9 @@
-"""The virtual device's library with a sanitizer in what is not hot: the faces, memory, loader.
+"""The virtual device's library with a sanitizer in its faces, memory and loader.
 
-Objects of the interpreter are those of the last build (`python -m build_scripts.virtual_device`).
-Runtimes of AddressSanitizer and ThreadSanitizer are gcc's, loaded before everything else; undefined
-behaviour traps. `python -m tests.support.sanitized_device thread FOLDER` prints the library and
-what has to be in the environment.
+The others' objects, the interpreter's among them, are those of the last build
+(`python -m build_scripts.virtual_device`). Runtimes of AddressSanitizer and ThreadSanitizer are
+gcc's, loaded before everything else; undefined behaviour traps. `python -m
+tests.support.sanitized_device thread FOLDER` prints what has to be in the environment.
 """
 
 from __future__ import annotations
@@ -40,22 +40,26 @@ OPTIONS = {
         "TSAN_OPTIONS": "exitcode=66:report_signal_unsafe=0:suppressions=" + str(_SUPPRESSED)
     },
 }
+INSTRUMENTED = ("core", "hip", "host", "hsa")  # folders
 _LIBRARY = "libamdattn_vdev_sanitized.so"
 
 
 def build(kind: str, work_dir: Path, level: str, objects: Path) -> Path:
     """The library; `objects` is the folder of the last build."""
     sources = sorted(SOURCES.rglob("*.cc"))
-    hot = [
+    built = [
         objects / level / s.relative_to(SOURCES).with_suffix(".o") for s in filter(is_hot, sources)
     ]
-    if missing := [path for path in hot if not path.is_file()]:
-        raise FileNotFoundError(f"{missing[0]}: build the virtual device's level {level} first")
     flags = (*COLD_FLAGS, "-g1", "-fno-omit-frame-pointer", *FLAGS[kind])
-    cold = [
-        compile_one(compiler(BASELINE), unit, work_dir / f"{unit.stem}.o", flags)
-        for unit in cold_units(sources, work_dir)
-    ]
+    cold = []
+    for unit in cold_units(sources, work_dir):
+        if unit.stem.removesuffix("_cold") in INSTRUMENTED:
+            obj = work_dir / f"{unit.stem}.o"
+            cold.append(compile_one(compiler(BASELINE), unit, obj, flags))
+        else:
+            built.append(objects / BASELINE / f"{unit.stem}.o")
+    if missing := [path for path in built if not path.is_file()]:
+        raise FileNotFoundError(f"{missing[0]}: build the virtual device's level {level} first")
     if kind == "thread":
         shim = Path(__file__).with_name("tsan_memory.cc")
         cold.append(
@@ -65,7 +69,7 @@ def build(kind: str, work_dir: Path, level: str, objects: Path) -> Path:
     exports = SOURCES / "hip" / "exports.map"
     link = ["-shared", "-Wl,--gc-sections", "-Wl,-soname,libamdattn_vdev.so", "-Wl,-z,undefs"]
     link += [f"-Wl,--version-script={exports}", "-lpthread", "-o", str(library)]
-    subprocess.run([*compiler(BASELINE), *map(str, (*hot, *cold)), *link], check=True)
+    subprocess.run([*compiler(BASELINE), *map(str, (*built, *cold)), *link], check=True)
     link_hsa_name(library, work_dir / HSA_NAME, work_dir)
     return library
 
