@@ -51,8 +51,9 @@ void Workgroup::global_fault(u64 address, u64 bytes, Access access, int lane) {
   }
   const u32 gpu = launch->launch.gpu;
   if (const auto found = memory.find(address); found && !found->is_seen_by(gpu))
-    message = std::string(verb) + " by GPU " + std::to_string(gpu) + " of memory of GPU " +
-              std::to_string(std::countr_zero(found->gpus)) + ", to which it has no access";
+    message = std::string(verb) + " by GPU " + std::to_string(gpu) +
+              " of memory to which it has no access, as GPU " +
+              std::to_string(std::countr_zero(found->gpus)) + " has";
   raise(FaultKind::kIllegalAddress, std::move(message), lane, address);
 }
 

@@ -74,6 +74,23 @@ queue, left = launch(gpus[1], out)
 assert left == 1 and queue.errors == [43]
 """
 
+MAPPED = """
+from tests.virtual_device.hsa.test_vmem import SIZE, Vmem
+vmem = Vmem(hsa)
+vmem.pool = hsa.pool(gpus[1], 4)
+used = lambda gpu: -hsa.made("hsa_agent_get_info", gpu, 0xA015)
+before = [used(gpu) for gpu in gpus]
+assert vmem.map(vmem.base, vmem.create()) == 0
+assert [used(gpu) - b for gpu, b in zip(gpus, before)] == [0, SIZE]
+assert vmem.give(vmem.base, SIZE, agent=gpus[1]) == 0
+assert launch(gpus[1], vmem.base)[1] == 0
+assert vmem.give(vmem.base, SIZE, agent=gpus[0]) == 0
+assert launch(gpus[0], vmem.base)[1] == 0
+assert vmem.give(vmem.base, SIZE, 0, agent=gpus[1]) == 0
+assert launch(gpus[0], vmem.base)[1] == 0
+assert launch(gpus[1], vmem.base)[1] == 1
+"""
+
 ENDS = """
 queue, left = launch(gpus[0], allocate(gpus[0], 4), "spin", 0xFFFFFFFF)
 assert left == 1 and queue.errors == []
@@ -102,7 +119,13 @@ def test_memory_of_peers() -> None:
     """A GPU sees another's memory where it was given access, and nothing without."""
     done = run(PEERS, AMDATTN_OPTIONS="gpus=3,seed=1")
     assert done.returncode == 0, done.stderr
-    assert "write by GPU 1 of memory of GPU 0, to which it has no access" in done.stderr
+    assert "write by GPU 1 of memory to which it has no access, as GPU 0 has" in done.stderr
+
+
+def test_mapped_memory_of_two_gpus() -> None:
+    done = run(MAPPED, AMDATTN_OPTIONS="gpus=2")
+    assert done.returncode == 0, done.stderr
+    assert "write by GPU 1 of memory to which it has no access, as GPU 0 has" in done.stderr
 
 
 @pytest.mark.parametrize("count", ["0", "65", "two"])
