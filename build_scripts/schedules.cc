@@ -20,6 +20,28 @@ int column(Unit unit) {
   }
 }
 
+// A step as it is placed; of a wait what may be left under way.
+template <class S>
+std::string text_of(const Placed& p) {
+  using Plan = Schedule<S>;
+  const auto counter = [](const char* name, int n) {
+    return std::string(" ") + name + '(' + std::to_string(n) + ')';
+  };
+  const std::string name = traits(p.step).name;
+  switch (p.step) {
+    case Step::kWaitK:
+    case Step::kWaitV:
+      return name + counter("lgkmcnt", p.n);
+    case Step::kWaitStaged:
+      return name + counter("vmcnt", S::kLoadsK + Plan::kPrefetches);
+    case Step::kWaitBlock:
+      return name + counter("vmcnt", Plan::kLoadsBehind) +
+             (Plan::kLone ? "" : counter("lgkmcnt", 0));
+    default:
+      return name + ' ' + std::to_string(p.n);
+  }
+}
+
 template <class S, int unit>
 void print_unit() {
   using Plan = Schedule<S>;
@@ -45,7 +67,7 @@ void print_unit() {
       window = p.slot;
     }
     std::string& cell = cells[column(t.unit)];
-    cell += (cell.empty() ? "" : ", ") + std::string(t.name) + ' ' + std::to_string(p.n);
+    cell += (cell.empty() ? "" : ", ") + text_of<S>(p);
   }
   flush();
 }

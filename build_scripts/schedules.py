@@ -3,7 +3,7 @@
 `python -m build_scripts.schedules [--check]`
 
 asm_src/attn/schedule.h places them, for the kernels and for this program alike. The texts in
-asm_src/attn/schedules are what it comes to; tests compare them.
+asm_src/attn/schedules are what it comes to, under a legend of their steps; tests compare them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from build_scripts.schedule_legend import with_legend
 from build_scripts.toolchain import ASM_SRC, CONSTEXPR_STEPS, LLVM22
 
 PROGRAM = Path(__file__).with_suffix(".cc")
@@ -35,7 +36,7 @@ def schedules() -> dict[str, str]:
         text = subprocess.run([program], check=True, capture_output=True, text=True).stdout
     members = (part.partition("\n") for part in text.split("== ")[1:])
     return {
-        name: "\n".join(line.rstrip() for line in body.splitlines()) + "\n"
+        name: with_legend(name, "\n".join(line.rstrip() for line in body.splitlines()) + "\n")
         for name, _, body in members
     }
 

@@ -81,7 +81,7 @@ struct Epilogue {
   __device__ __forceinline__ bool vote() {
     if (!is_finite()) ordered::ds_write_b32(lds + S::kBaseVote + 4 * Lane::wave(), 1.0f);
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
-    ordered::s_barrier();
+    ordered::s_barrier();  // every wave's vote is in LDS
     read_votes();
     return __builtin_expect(none_votes(), true);
   }
@@ -283,6 +283,7 @@ struct Epilogue {
       probe = f32x2{0, 0};
       return false;
     }
+    // Every wave's vote is in LDS: those that go on to store_carefully() get to this one in vote().
     ordered::s_barrier();
     read_votes();
     store_tile<kN - 1>((Global<uint16_t>*)to, x);

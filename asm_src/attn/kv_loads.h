@@ -97,7 +97,7 @@ struct KvLoads : KvBlocks<S::kKeys, false> {   // memory to registers (V) and LD
   }
   template <int n>
   __device__ __forceinline__ void load_k() {
-    ordered::buffer_load_dword_lds(offset_k[n], this->buffer_k);
+    ordered::buffer_load_dword_lds(offset_k[n], this->buffer_k);  // K, straight to LDS
   }
   // Transposition p * kWidthV + e: element e of rows 2 p and 2 p + 1.
   template <int n>

@@ -271,6 +271,7 @@ struct Prologue : FirstLoads<S> {
     }
     zero_operands();
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
+    // Every wave has waited for its share: the first block of K and V is in LDS.
     ordered::s_barrier();
     if constexpr (!S::kDirect) loop.load.m0 ^= S::kStageK;
     unroll<S::kHalves * S::kReadsK>([&]<int n>() {  // one half of the keys, then the other

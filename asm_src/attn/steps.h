@@ -43,7 +43,7 @@ STEP(kScale) {
   float& x = loop.softmax.x[n];
   if constexpr (!S::kCapped) x = loop.operand.template score_of<S::set_of(kUnit), n>();
   x = ordered::v_fma_f32(x, loop.uniform.scale, loop.row.negative_ref[S::tile_of(kUnit)]);
-  if constexpr (kMasked) {
+  if constexpr (kMasked) {  // keys that the row does not see
     using Seen = typename Softmax<S>::Seen;
     auto& seen = loop.softmax.seen;
     if constexpr (n == 0)
@@ -85,6 +85,7 @@ STEP(kSample) {
         ordered::v_and_b32<kElementBits<S::kElement>>(loop.template to_truncate<kSampled>()));
 }
 
+// P to 16 bits: converted, or what kRound has prepared truncated.
 STEP(kPack) {
   constexpr int kPairs = S::Target::kOperandElements / 2;
   auto& to = loop.operand.p[S::set_of(kUnit)][n / kPairs];
@@ -107,6 +108,7 @@ STEP(kPack) {
   to[n % kPairs] = pair;
 }
 
+// Whether a row's reference is too small: Pipeline::unit() then calls rescale().
 STEP(kExceeds) {
   loop.softmax.exceeds = ordered::v_cmp_nlt_f32(loop.row.unit_sum, loop.uniform.limit);
 }
@@ -180,6 +182,7 @@ STEP(kWaitBlock) {
   ordered::s_waitcnt<Schedule<S>::kLoadsBehind, kReads>();
 }
 
+// K and V that the waves have brought may be read; stages that they have read may be filled.
 STEP(kBarrier) { ordered::s_barrier(); }
 
 #undef STEP

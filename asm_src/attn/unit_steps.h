@@ -254,12 +254,14 @@ struct UnitSteps {
     for (int w = 0; w < kWindows; ++w) {
       for (int n = 0; n < kNextBlockOps; ++n)
         if (t * kWindows + w == next_block(n)) out.add(Step::kNextBlock, n, w);
+      // The barrier, behind the wait for what this wave has brought to LDS.
       if (has_barrier && !kLone && w == kBarrierWindow - 1) out.add(Step::kFlipM0, 0, w);
       if (has_barrier && w == kBarrierWindow) {
         out.add(Step::kWaitBlock, 0, w);
         out.add(Step::kBarrier, 0, w);
         if (kPrefetches) out.add(Step::kPrefetch, 0, w);
       }
+      // Waits for operands, each in front of the matrix instructions that read them; late reads.
       if (waits_k(t + 1) && w == kWindows - 1) out.add(Step::kWaitK, kWaitedOps - 1, w);
       if (t == kFlipFlips && w == kFlipFlipsWindow)
         for (int n = 0; n < kFlips; ++n) out.add(Step::kFlipFlips, n, w);
@@ -270,7 +272,7 @@ struct UnitSteps {
         if (waits_k(t) && is_score(w + 1)) out.add(Step::kWaitK, read_of_score(last), w);
         if (waits_v(t) && !is_score(w + 1)) out.add(Step::kWaitV, read_of_output(last), w);
       }
-      // Behind the last use, and what was waited for at the barrier behind that.
+      // Reads of operands: behind the last use, and what was waited for at the barrier behind that.
       for (int use = 0; use <= w; ++use) {
         if (!is_last(use) || (waits_here ? most(use, kBarrierWindow + 1) : use) != w) continue;
         const bool late = use >= kWindows - kLateWindows;
@@ -281,6 +283,7 @@ struct UnitSteps {
           out.add(Step::kReadK, read_of_score(op(use)),
                   most(w, t == kFlipReadK ? kFlipWindows : 0));
       }
+      // V through registers to LDS, then the next loads of V, and of K.
       if (t == kTransposeV && w == kStagedThere) out.add(Step::kWaitStaged, 0, w);
       for (int n = 0; n < S::kWidthV / 2; ++n)
         if (t == kWriteV && w == write_v(n)) out.add(Step::kWriteV, n, w);

@@ -157,12 +157,12 @@ struct Backward {
         ds_write_b128((Local<u32x4>*)(lds + key * 2 * S::kHeadDim + chunk * 16), k[t][n]);
       });
     });
-    s_barrier();
+    s_barrier();  // K is in LDS
     if constexpr (S::kDirect)
       read_key_columns_transposed();
     else
       read_key_columns();
-    s_barrier();
+    s_barrier();  // all waves have read it: tiles of Q and dO come in its place
   }
   // Eight keys of a column of a lane: 4 g to 4 g + 3 of a tile, and of the next one.
   __device__ __forceinline__ void read_key_columns() {
@@ -273,7 +273,7 @@ struct Backward {
         });
         p_of[t][h] = {pack(p[0], p[1]), pack(p[2], p[3])};
         ds_of[t][h] = {pack(ds[0], ds[1]), pack(ds[2], ds[3])};
-        // Row 4 g + lane % 4, keys from 4 (c / 4) on.
+        // dS to LDS: row 4 g + lane % 4, keys from 4 (c / 4) on.
         const int r = 4 * g + c % 4, chunk = (nth_tile / 2 * 4 + c / 4) ^ r % 8;
         *(Local<u32x2>*)(ds_to + (S::kTile * h + r) * 2 * S::kKeys + chunk * 16 +
                          nth_tile % 2 * 8) = exchanged(ds_of[t][h]);
@@ -358,7 +358,7 @@ struct Backward {
     load_keys();
     store_patches(lds);
     load_patches(after(at));
-    s_barrier();
+    s_barrier();  // the first tile of Q and dO is in LDS
     int parity = 0;
     Local<char>* const ds = lds + S::kDs;
     for (int n = group * (work.end - work.first); n > 0; --n) {
@@ -372,14 +372,14 @@ struct Backward {
         scores<true, false>(at, lds + stage, to);
       parity ^= 1;
       const Position next = after(at);
-      if constexpr (!S::kTwoStages) s_barrier();
+      if constexpr (!S::kTwoStages) s_barrier();  // all waves have read the only stage
       store_patches(lds + (S::kTwoStages ? parity * S::kStageBytes : 0));
       load_patches(after(next));
       if (before.head != at.head || before.tile != at.tile)
         add_to_dq(before, ds + parity * S::kDsBytes);
       before = at;
       at = next;
-      s_barrier();
+      s_barrier();  // the next tile, and dS of this one, are in LDS
     }
     add_to_dq(before, ds + (parity ^ 1) * S::kDsBytes);
   }

@@ -238,7 +238,7 @@ struct OrderedLoop : Backward<S> {
     } else if constexpr (kDo == Do::kWaitWrites) {
       ordered::s_waitcnt<ordered::kAnyVm, Order::behind_writes()>();
     } else if constexpr (kDo == Do::kBarrier) {
-      ordered::s_barrier();
+      ordered::s_barrier();  // the next tile and dS are in LDS: attn_bwd/step_order.h
     } else if constexpr (kDo == Do::kTurn) {
       if constexpr (n == 0)
         back<kRowsOf>(patches);
@@ -450,7 +450,7 @@ struct OrderedLoop : Backward<S> {
     go<kRowsOf>(patches, 1, work_again());
     // Waits of a step count what the one before has left under way: here nothing.
     ordered::s_waitcnt<0, 0>();
-    ordered::s_barrier();
+    ordered::s_barrier();  // the first tile is in LDS
     unroll<Order::kRing>([&]<int n>() { read<n>(); });
     ordered::s_waitcnt<0, 0>();
   }
@@ -471,7 +471,7 @@ struct OrderedLoop : Backward<S> {
       run_all<Do::kWriteDs, Order::kDsWrites>();
       product<Product::kDk>();
       if constexpr (S::kLaterSums) product<Product::kDv>();
-      ordered::s_barrier();
+      ordered::s_barrier();  // dS of the last tile is in LDS
     }
     unroll<Order::kMoveColumns>([&]<int n>() { in_lds.template move<n>(moves); });
     product<Product::kDq>();

@@ -18,9 +18,9 @@ __device__ __forceinline__ int take_ticket(const AttnBwdArgs& args, Local<int>* 
       __hip_atomic_store(at, 0, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
     *shared = ticket;
   }
-  s_barrier();
+  s_barrier();  // the ticket is in LDS
   const int ticket = uniform(*shared);
-  s_barrier();
+  s_barrier();  // all waves have read it
   return ticket;
 }
 

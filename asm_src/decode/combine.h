@@ -96,7 +96,7 @@ class Combine {
       rows.sum[t] = sum_over_groups(rows.sum[t]);
       unroll<S::kPanels>([&]<int p>() {
         put<t, p>(rows);
-        s_barrier();
+        s_barrier();  // O, references and sums of all waves are in LDS
         if (kOverflows && t == 0 && p == 0) votes = *(const Local<u32x4>*)&lds.votes;
         if (has_columns<p>()) {
           Sums sums = over_waves();
@@ -106,7 +106,7 @@ class Combine {
           else
             keep<p>(sums, t);
         }
-        s_barrier();
+        s_barrier();  // all waves have read them
       });
     });
     const bool all_finite = uniform(votes[0] | votes[1] | votes[2] | votes[3]) == 0;

@@ -79,7 +79,7 @@ struct Epilogue {
         else
           *at(f, wave_k) = bits_of(own);
       });
-      s_barrier();
+      s_barrier();  // the sums of the other waves are in LDS
       S::owned(wave_k, [&]<int o>(int f) {
         f32x4 part[S::kWavesK];
         for (int w = 0; w < S::kWavesK; ++w) part[w] = w == wave_k ? sums[o] : floats_of(*at(f, w));

@@ -102,8 +102,8 @@ struct Splits {
   // What the workgroup wrote is there before it is counted; whether all others have been. Then what
   // they wrote is there, too.
   __device__ __forceinline__ bool arrive() const {
-    release();  // by each wave what it wrote
-    s_barrier();
+    release();    // by each wave what it wrote
+    s_barrier();  // all waves have
     if (Lane::in_workgroup() == 0) {
       uint64_t before;
       // Raised first: what a launch that was aborted left behind is of an older generation.
@@ -113,7 +113,7 @@ struct Splits {
       acquire(before);
       *arrived = int(before & kArrivals);
     }
-    s_barrier();
+    s_barrier();  // the count is in LDS
     return __builtin_amdgcn_readfirstlane(*arrived) == args.num_splits - 1;
   }
   // For the next launch.
@@ -196,7 +196,7 @@ struct Splits {
         sums[o][i] = __builtin_bit_cast(float, taken[o][i]);
       }
     });
-    s_barrier();
+    s_barrier();  // all waves have taken their sums
     reset();
     return true;
   }

@@ -93,7 +93,7 @@ struct BlockLoop {
     ordered::s_nop<4>();
     add<S::kFragments - 1, 0, Order::kSums>();
     ordered::s_waitcnt<0, 0>();
-    ordered::s_barrier();
+    ordered::s_barrier();  // LDS is the epilogue's
     unroll<S::kFragments>([&]<int f>() {
       unroll<Order::kSums>([&]<int i>() {
         v_accvgpr_write_b32<Order::kSums * f + i>(__builtin_bit_cast(uint32_t, total[f][i]));
@@ -170,11 +170,12 @@ struct BlockLoop {
         constexpr int kBefore = (turn + kTurns - 1) % kTurns;
         constexpr int kMore = Order::scale_loads_before(kBefore, Order::kSlots);
         ordered::s_waitcnt<(S::kStages - 2) * S::kLoads + kMore, ordered::kAnyLgkm>();
+        // What this step reads is in LDS, and the stage that it fills has been read.
         ordered::s_barrier();
       }
     } else if constexpr (slot == Order::kRead || slot == Order::kWritten) {
       ordered::s_waitcnt<ordered::kAnyVm, 0>();
-      ordered::s_barrier();
+      ordered::s_barrier();  // kRead: LDS has been read and may be written; kWritten: it is
     }
   }
   template <int turn, int slot>
@@ -265,7 +266,7 @@ struct BlockLoop {
   __device__ __forceinline__ void store_step() {
     unroll<S::kLoads>([&]<int n>() { loads.template store<step, n>(); });
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
-    ordered::s_barrier();
+    ordered::s_barrier();  // the step is in LDS
   }
   // The first step's operands are in registers, the next one in LDS, or on its way.
   __device__ __forceinline__ void start() {
@@ -278,7 +279,7 @@ struct BlockLoop {
     if constexpr (S::kDirect) {
       unroll<S::kStages>([&]<int step>() { load_step<step>(); });
       ordered::s_waitcnt<(S::kStages - 1) * S::kLoads, ordered::kAnyLgkm>();
-      ordered::s_barrier();
+      ordered::s_barrier();  // the first step is in LDS
     } else {
       unroll<Registers::kSteps>([&]<int step>() { load_step<step>(); });
       ordered::s_waitcnt<(Registers::kSteps - 1) * S::kLoads, ordered::kAnyLgkm>();
@@ -294,7 +295,7 @@ struct BlockLoop {
       });
     } else {
       ordered::s_waitcnt<(Registers::kSteps - 1) * S::kLoads, ordered::kAnyLgkm>();
-      ordered::s_barrier();
+      ordered::s_barrier();  // all waves have read the first step
       store_step<1>();
     }
     unroll<Order::kScales>([&]<int n>() {

@@ -235,7 +235,7 @@ class TileEpilogue {
     const int row = row_ + m * S::kFragment + kTurn * kRowsAtOnce;
     uint64_t to = address(row, column_, 2);
     unroll_from<kTurn, kTurn + kTurns / 2>([&]<int turn>() {
-      u32x4 to_store;
+      u32x4 to_store;  // eight neighbours, scaled, and converted to the result's type
       unroll<2>([&]<int h>() {
         ordered::settle(sums[turn][h]);
         f32x4 x =

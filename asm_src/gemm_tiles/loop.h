@@ -61,7 +61,7 @@ struct TileLoop {
     if constexpr (!S::kDirect) {
       if constexpr (slot == Order::kRead) {
         ordered::s_waitcnt<ordered::kAnyVm, 0>();
-        ordered::s_barrier();
+        ordered::s_barrier();  // no wave reads this step in LDS any more: the next may be written
       }
       unroll<S::kBlocks>([&]<int n>() {
         if constexpr (Order::store(n) == slot) {
@@ -77,7 +77,7 @@ struct TileLoop {
         ordered::s_waitcnt<(S::kStages - 2) * S::kLoads, ordered::kAnyLgkm>();
       else
         ordered::s_waitcnt<ordered::kAnyVm, 0>();
-      ordered::s_barrier();
+      ordered::s_barrier();  // the next step is in LDS, whichever wave brought it
     }
     constexpr bool kAlone = reads(slot) == 0;
     unroll<S::kLoads>([&]<int n>() {
@@ -161,7 +161,7 @@ struct TileLoop {
       for (auto& x : loads.staged_a) ordered::settle(x);
       for (auto& x : loads.staged_b) ordered::settle(x);
     }
-    ordered::s_barrier();
+    ordered::s_barrier();  // LDS is the epilogue's
   }
   __device__ __forceinline__ void step() {
     unroll<S::kSlots>([&]<int slot>() {
@@ -192,7 +192,7 @@ struct TileLoop {
       ordered::s_waitcnt<ordered::kAnyVm, 0>();
       load<Order::kEarly>();
     }
-    ordered::s_barrier();
+    ordered::s_barrier();  // the first step is in LDS
     unroll<S::kReads>([&]<int n>() { read<0, n>(); });
     if constexpr (S::kDirect) turn<0>();
     // In place of additions that are not there: wait states behind `zero`.

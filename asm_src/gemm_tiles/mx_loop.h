@@ -23,7 +23,7 @@ struct MxLoop : TileLoop<S> {
     }
     ordered::s_waitcnt<0, 0>();
     scales.settle();
-    ordered::s_barrier();
+    ordered::s_barrier();  // LDS is the epilogue's
   }
 
  private:
@@ -80,7 +80,7 @@ struct MxLoop : TileLoop<S> {
   __device__ __forceinline__ void barrier() {
     constexpr int kMore = turn == kLoadTurn ? kScales : 0;
     ordered::s_waitcnt<(S::kStages - 2) * S::kLoads + kMore, ordered::kAnyLgkm>();
-    ordered::s_barrier();
+    ordered::s_barrier();  // the next step is in LDS, whichever wave brought it
   }
   __device__ __forceinline__ void load_all() {
     unroll<kScales>([&]<int f>() { scales.template load<f>(); });

@@ -88,7 +88,7 @@ struct SixBitLoop {
       ordered::settle(one.middle);
       ordered::settle(one.last);
     }
-    ordered::s_barrier();
+    ordered::s_barrier();  // LDS is the epilogue's
   }
 
  private:
@@ -124,11 +124,11 @@ struct SixBitLoop {
     if constexpr (slot == Order::kThere) {
       ordered::s_waitcnt<S::kLoads + scale_loads((turn + kTurns - 1) % kTurns),
                          ordered::kAnyLgkm>();
-      ordered::s_barrier();
+      ordered::s_barrier();  // the next step is in LDS
     }
     if constexpr (slot == Order::kFree) {
       ordered::s_waitcnt<ordered::kAnyVm, Order::reads(S::kN + 1, slot)>();
-      ordered::s_barrier();
+      ordered::s_barrier();  // this step has been read: its stage may be filled
     }
     unroll<S::kLoads>([&]<int n>() {
       if constexpr (Order::load(n) == slot) loads.template prepare<n>();
@@ -217,7 +217,7 @@ struct SixBitLoop {
     zero();
     ordered::s_nop<8>();  // the distance to the first products
     ordered::s_waitcnt<2 * S::kLoads, ordered::kAnyLgkm>();
-    ordered::s_barrier();
+    ordered::s_barrier();  // the first step is in LDS
     unroll<kOperands>([&]<int f>() { read<f, 1>(); });
     ordered::s_waitcnt<ordered::kAnyVm, 0>();
     unroll<kOperands>([&]<int f>() {

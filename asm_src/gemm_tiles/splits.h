@@ -48,8 +48,8 @@ struct TileSplits {
   // What the workgroup wrote is there before it is counted; whether all others have been. Then what
   // they wrote is there, too.
   __device__ __forceinline__ bool arrive() const {
-    release();  // by each wave what it wrote
-    s_barrier();
+    release();    // by each wave what it wrote
+    s_barrier();  // all waves have
     if (Lane::in_workgroup() == 0) {
       uint64_t before;
       // Raised first: what a launch that was aborted left behind is of an older generation.
@@ -58,7 +58,7 @@ struct TileSplits {
       acquire(before);
       *arrived = int(before & kArrivals);
     }
-    s_barrier();
+    s_barrier();  // the count is in LDS
     return __builtin_amdgcn_readfirstlane(*arrived) == parts() - 1;
   }
   // The parts of fragments from kFirst on, one after the other: all of a part are under way at

@@ -1,7 +1,26 @@
-// Attention backward: dK, dV of a block of keys of one head, and its share of dQ. The build defines
-// KERNEL (its name), HEAD_DIM, HEAD_DIM_V, WAVE_TILES (tiles of 16 keys of a wave), ELEMENT, and
-// for a step in an order of its own ORDERED, with TURNS if it adds to dQ in the order of blocks.
+// Attention backward, one block of keys of one head. With P = exp(scale * Q K^T - lse) and
+// dS = P * (dO V^T - delta): dV = P^T dO, dK = scale * dS^T Q, and dQ += scale * dS K.
+// attn_bwd_rows.hip computes lse and delta; dQ is float32 and rounded by attn_bwd_round.hip.
+//
+// Workgroup: 4 waves. Each owns WAVE_TILES tiles of 16 keys with their dK and dV, and a quarter of
+// the columns of dQ. One step is a tile of 16 query rows (32 on gfx950); the last tile comes first.
 // Grid: x = batch * num_heads_kv * key_blocks * splits.
+//
+//   step n    matrix unit                     vector unit        memory, LDS
+//             S and dP of tile n              P, dS; dS to LDS   tile n + 1 to LDS
+//             dV += P^T dO, dK += dS^T Q                         Q, dO of tile n + 2 from memory
+//             dQ of tile n - 1 = dS K                            dQ: atomic adds
+//             one barrier (two with a single LDS stage): a step reads what the one before wrote
+//
+//   registers   attn_bwd_bf16_d128 of gfx942: 208 vector, 256 accumulation (512 available)
+//   K, V        k, v: operands of S and dP; k_columns: K by columns, operand of dQ
+//   dK, dV      dk, dv; if ORDERED accumulation registers from kDk and kDv, K by columns from kK
+//   S, dP       s, dp; rounded: p_of, ds_of; lse and delta: next_sums, or lse and minus_delta
+//   LDS         stages of Q and dO by rows and by columns, then dS twice: attn_bwd/shape.h
+//
+// Schedule: attn_bwd/step_order.h for ORDERED members (ordered_loop.h); the compiler schedules the
+// others (backward.h). With TURNS blocks of keys add to dQ in order (turns.h). The build defines
+// KERNEL (its name), HEAD_DIM, HEAD_DIM_V, WAVE_TILES, ELEMENT, ORDERED and TURNS.
 #include "attn_bwd/ordered_loop.h"
 
 #ifndef ORDERED

@@ -1,8 +1,15 @@
-// Rounds the float32 dq of the attention backward to 16 bits, to nearest even. NaNs stay.
+// Rounds the float32 dQ of the attention backward to 16 bits, to nearest even. NaNs stay NaNs.
 //
-// The build defines KERNEL (its name), ELEMENT. A lane has 8 columns of kRows rows: waves
-// begin one after the other, so that there are few of them.
+// Workgroup: 4 waves. A lane owns 8 columns of kRows rows and has all of its loads in flight at
+// once: waves start one after the other, so few of them are better.
 // Grid: x = batch * ceil(seqlen * num_heads / (kRows * lanes / (columns / 8))).
+//
+//   phase   memory                      vector unit
+//   load    dq, 32 bytes for each row   sequence and head of each row
+//   store   dq, 16 bytes for each row   round
+//
+// Registers: low, high: the lane's columns of each row; 54 vector registers, no LDS, no barrier.
+// The build defines KERNEL (its name) and ELEMENT.
 #include "isa/global.h"
 #include "isa/uniform.h"
 #include "tile/integers.h"

@@ -1,11 +1,19 @@
-// What the attention backward needs of each row of q: lse in base 2, and the negative of delta,
-// with which the sums of dP begin: delta is the sum over columns of dout times o, in float32, less
-// the gradient of lse. Products of 16-bit numbers are exact. And zeroes of the float32 dq, to which
-// the workgroups of blocks of keys add.
+// Computes for each query row what the attention backward needs: lse in base 2, and -delta, with
+// which the accumulators of dP start. delta = sum over columns of dO * O, in float32, minus the
+// gradient of lse; products of 16-bit numbers are exact. It also clears the float32 dQ, to which
+// the workgroups of the blocks of keys add.
 //
-// The build defines KERNEL (its name), ELEMENT. 16 lanes have a row: up to 16 columns each.
-// Grid: x = batch * num_heads * ceil(row_tiles * tile_rows / kRows), then with an order of
-// sequences ceil(batch / kLanes).
+// Workgroup: 4 waves, 32 rows. 16 lanes share a row, up to 16 columns each. Grid: x = batch *
+// num_heads * ceil(row_tiles * tile_rows / kRows), then, if sequences are ordered by their rows,
+// ceil(batch / kLanes) more.
+//
+//   phase   memory                                   vector unit
+//   load    lse; o, dout
+//   sum     zeros to dq                              delta, over a row's lanes by DPP: over_row
+//   store   lse, -delta: RowSums of attn_bwd.hip     lse to base 2
+//
+// Registers: log2_sum, delta; 20 to 26 vector registers, no LDS, no barrier.
+// The build defines KERNEL (its name) and ELEMENT.
 #include "attn_bwd/log2.h"
 #include "isa/dpp.h"
 #include "isa/uniform.h"

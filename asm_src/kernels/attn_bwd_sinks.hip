@@ -1,6 +1,13 @@
-// Gradients of sinks: of each head the sum over rows of exp(sink - lse) * -delta, in float32.
+// Gradients of attention sinks: for each head the sum over rows of exp(sink - lse) * -delta.
 //
-// The build defines KERNEL (its name). Grid: x = num_heads.
+// Workgroup: 4 waves, one head; a lane takes every 256th row of each sequence. Grid: x = num_heads.
+//
+//   phase    memory, LDS                                    vector unit
+//   rows     lse and -delta from attn_bwd_rows.hip          sum += exp2(sink - lse) * -delta
+//   reduce   of_waves: the sum of each wave, one barrier    over the lanes of a wave by DPP
+//   store    dsinks, lane 0
+//
+// Registers: sum; 12 vector registers, 16 bytes of LDS. The build defines KERNEL (its name).
 #include "attn_bwd/log2.h"
 #include "isa/dpp.h"
 #include "isa/global.h"

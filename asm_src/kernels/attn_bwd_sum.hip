@@ -1,8 +1,15 @@
-// Sums the float32 splits of dk and dv of the attention backward, the first one first, so that they
-// are the same bits every time; and rounds them to 16 bits, to nearest even, or not. NaNs stay.
+// Sums the float32 splits of dK and dV of the attention backward in their order, so that the result
+// has the same bits every time, and rounds to nearest even if asked to. NaNs stay NaNs.
 //
-// The build defines KERNEL (its name), ELEMENT. A lane has 4 columns of some rows.
-// Grid: x = of dk, then of dv, ceil((rows - first_row) / (kRows * (lanes / (columns / 4)))).
+// Workgroup: 4 waves. A lane owns 4 columns of kRows rows of dK or dV.
+// Grid: x = for dK, then for dV, ceil((rows - first_row) / (kRows * (lanes / (columns / 4)))).
+//
+//   phase   memory                             vector unit
+//   find    lengths, if blocks differ          which of the lane's rows were split: `summed`
+//   sum     one split after the other          sum += next; two splits in flight: next, last
+//   store   dk or dv                           round
+//
+// 59 vector registers, no LDS, no barrier. The build defines KERNEL (its name) and ELEMENT.
 #include "isa/global.h"
 #include "isa/uniform.h"
 #include "tile/integers.h"

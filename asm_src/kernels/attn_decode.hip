@@ -1,19 +1,25 @@
-// Attention of few queries over a long cache of keys and values, contiguous or in pages: bound by
-// the bytes of the cache, each of which is read once. The query heads that share a head of keys are
-// rows of one matrix product.
+// Attention of few queries over a long KV cache, contiguous or paged: O = softmax(scale * Q K^T) V
+// and lse. It is bound by the bytes of the cache, each of which is read once. The query heads that
+// share a KV head are the rows of one matrix product, at most ROWS of them.
 //
-// The build defines KERNEL (its name), ELEMENT, STORED and ORDER (elements of the cache and how
-// they lie), COLUMNS (most of a head), ROWS (of an item) and MIN_WAVES of a SIMD; and from the
-// struct of the arguments PARAMETERS and ARGUMENTS: each field is a parameter of its own, so that
-// the first ones are in SGPRs when a wave starts. Four waves, which take turns of kKeys keys.
-// Registers hold what is under way: no LDS before the end. Grid: x = num_workgroups, any number.
+// Workgroup: four waves, which take turns along the keys, 32 at a time (16 for heads of more than
+// 128 columns). Grid: x = num_workgroups, any number; decode/work.h gives each its share of keys.
 //
-//   phase     memory                                  matrix, vector units
-//   find      lengths                                 which tiles of which sequences: decode/work.h
-//   start     pages of 64 times 16 keys, first K and V, Q (turned)
-//   loop      K and V of the keys after the next      S^T = K Q^T, exponentials, O^T += V^T P^T
-//   append    new keys and values, to the cache, too  (the last keys of a sequence only)
-//   combine   parts                                   sums over waves (LDS), over parts (memory)
+//   phase, file of decode/   memory                                  matrix, vector units
+//   find      work.h         lengths                                 which tiles of which sequences
+//   start     cache.h        the page table, first K and V, Q        rotary embedding of Q
+//   append    cache.h        new K and V, also into the cache        (last keys of a sequence only)
+//   loop      attend.h       K and V of the next turn                S^T = K Q^T, P, O^T += V^T P^T
+//   combine   combine.h      parts of split sequences                sums over waves, then parts
+//
+//   registers   196 to 494 registers, depending on the member
+//   K, V        Chunk one, other (k, v): one is being loaded while the other is in use
+//   Q, O^T      Rows: q, o, and for each row reference (running maximum) and sum; P: weights
+//   LDS         Exchange: o, reference, sum of each wave after the loop; 34336 bytes of LDS
+//
+// The compiler schedules it. The build defines KERNEL (its name), ELEMENT, STORED and ORDER (type
+// and layout of the cache), COLUMNS (most of a head), ROWS, MIN_WAVES (per SIMD), PARAMETERS and
+// ARGUMENTS: each field of the struct is a parameter, so that the first ones arrive in SGPRs.
 #include "decode/combine.h"
 
 namespace {

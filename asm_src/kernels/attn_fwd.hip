@@ -1,7 +1,28 @@
-// Attention forward. One code object per member of the family: the build defines KERNEL (its name),
-// HEAD_DIM, HEAD_DIM_V, WAVE_ROWS, ELEMENT, ROUNDING, CAPPED and, if they are not the first ones,
-// whose instructions the schedule follows from, TARGET, the keys of a block, KEYS, and the rows of
-// a matrix instruction, TILE_ROWS.
+// Attention forward: O = softmax(scale * Q K^T) V and lse, for one tile of query rows of one head.
+//
+// Workgroup: 4 waves, one per SIMD. Each owns WAVE_ROWS rows of the tile and HEAD_DIM_V columns of
+// O; all four share blocks of KEYS rows of K and V in LDS. attn/work.h picks the tile and its range
+// of keys. Grid: x = whole tiles, then parts of tiles that are split along the keys.
+//
+//   phase, file of attn/        memory, LDS                       matrix unit      vector unit
+//   prologue  first_loads.h,    Q; first blocks of K and V        S of 16 keys     reference of
+//             prologue.h                                          for every tile   each row
+//   loop      forward.h,        K, V two or more blocks ahead;    S of unit n + 1  mask, softmax
+//             steps.h           one barrier per block             O of unit n - 1  of unit n
+//   epilogue  epilogue.h,       O and lse; a split tile's parts   O of the last    O / sum, then
+//             part_merge.h      are merged by the last to arrive  unit             round
+//
+//   registers    attn_fwd_bf16_d128_rtne of gfx942: 252 vector, 256 accumulation (512 available)
+//   O^T          accumulation registers from 0: S::kAccOutput
+//   Q            accumulation registers after O: S::kAccQuery; tiles that do not fit: operand.q
+//   K, V         operand.k, operand.v; each is replaced right after its last use
+//   S^T, P^T     operand.score, operand.p; in between softmax.x, in float32
+//   rows         row.negative_ref, row.sum; all of these are members of Pipeline, attn/pipeline.h
+//   LDS          stages of K and V, then one word per wave, kBaseVote: attn/lds_layout.h
+//
+// The loop, instruction by instruction: attn/schedules/*.txt (d128.txt for head_dim 128).
+// The build defines KERNEL (its name), HEAD_DIM, HEAD_DIM_V, WAVE_ROWS, ELEMENT, ROUNDING, CAPPED
+// and, unless it takes the defaults below, TARGET (instruction set), KEYS, TILE_ROWS (of an MFMA).
 #include "attn/forward.h"
 #include "isa/uniform.h"
 

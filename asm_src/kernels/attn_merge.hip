@@ -1,8 +1,19 @@
-// Merges the parts along KV of attention tiles (attn/parts.h).
+// Merges the parts of attention tiles that were split along the keys: O = sum_p w_p O_p / sum_p w_p
+// and lse, where w_p is the part's sum of probabilities times 2^(its reference - the greatest one)
+// (attn/parts.h). Parts are float32; the result is rounded once.
 //
-// The build defines KERNEL (its name), HEAD_DIM_V, ELEMENT and ROUNDING. It takes the arguments of
-// the kernel that made the parts, and TILE_ROWS rows belong to each of its tiles.
-// Grid: any number of workgroups; they share the tiles in parts, some rows at a time.
+// Workgroup: 4 waves. A lane owns 8 columns of a row, HEAD_DIM_V / 8 lanes share a row. Grid: any
+// number of workgroups, which share the split tiles, a few rows at a time.
+//
+//   phase   memory                            vector unit
+//   weigh   reference and sum of each part    greatest reference, total: MergedSoftmax
+//   merge   O of one part after the other     o += O_p * weight
+//   store   O, lse                            round
+//
+// Registers: o[2], the lane's 8 columns; 50 to 52 vector registers, no LDS, no barrier.
+//
+// The build defines KERNEL (its name), HEAD_DIM_V, ELEMENT, ROUNDING and TILE_ROWS, the rows of a
+// tile of the kernel that made the parts, whose arguments it takes.
 #include "attn/output.h"
 #include "attn/parts.h"
 #include "isa/ordered_l2.h"

@@ -1,15 +1,21 @@
-// The order of the tiles of attention over sequences of several lengths: those of most keys first,
-// so that short ones fill the end, and long ones cut along the keys where that is faster. Lengths
-// are known to the device alone, so that one workgroup finds it ahead of the others.
+// Orders the tiles of attention over sequences of different lengths: tiles with the most keys come
+// first, so that short ones fill the end, and long tiles are split along the keys where that is
+// faster. Only the device knows the lengths, so one workgroup works this out ahead of the others.
 //
-//   phase   what
-//   count   tiles by blocks of keys, in classes
-//   choose  a wave for each way to cut: into how many parts the longest tile, and others alike
-//   count   pieces by blocks of keys, if any tile is cut; where those of a class begin
-//   place   an entry for each piece
+// Workgroup: 8 waves; 16 lanes share a sequence, each takes every 16th tile of it. Grid: x = 1.
 //
-// The build defines KERNEL (its name). Results do not depend on the order within a class, which is
-// whatever LDS atomics make of it: how a tile is cut depends on lengths alone. Grid: 1.
+//   phase    what it does                                             barrier in front protects
+//   count    histogram of tiles by blocks of keys: lds.count          lds.count is cleared
+//   choose   each wave estimates one way to split: lds.clk            lds.count, then lds.clk
+//   count    if any tile is split, a histogram of the pieces          lds.count, read and cleared
+//   place    one entry for each piece, to memory                      lds.count: begins of classes
+//   fill     empty entries up to the end of the table                 lds.entries, lds.merges
+//
+// LDS: struct Shared, 1072 bytes of LDS. 34 vector registers; `cut`, the split that is chosen, is
+// the same in all lanes.
+//
+// The result does not depend on the order within a class, which LDS atomics decide: how a tile is
+// split depends on lengths alone. The build defines KERNEL (its name).
 #include "attn/schedule_entry.h"
 #include "isa/dpp_scan.h"
 #include "isa/global.h"

@@ -1,17 +1,19 @@
-// What comes before attention of many queries over a cache: new keys and values are appended
-// (turned), the keys and values of every sequence copied to rows next to each other, which the
-// forward kernels read, queries copied (turned), and where sequences begin written down. Bound by
-// the bytes that are moved. Lengths are known to the device alone: workgroups have equal shares of
-// the keys of all sequences, 16 of one page at a time.
+// Prepares attention of many queries over a KV cache: appends new keys and values (K with rotary
+// embedding), copies the keys and values of every sequence to consecutive rows, which the forward
+// kernels read, copies the queries (with rotary embedding), and writes where sequences begin. It is
+// bound by the bytes that it moves.
 //
-// The build defines KERNEL (its name), ELEMENT and STORED (elements of the cache). A lane copies 8
-// columns. Grid: x = num_workgroups, any number; y = 2 where queries are
-// copied, which the second half of the grid does.
+// Workgroup: 4 waves; a lane copies 8 columns. Only the device knows the lengths: workgroups get
+// equal shares of the keys of all sequences, 16 keys of one page at a time. Grid: x =
+// num_workgroups, any number; y = 2 if queries are copied, which the second half of the grid does.
 //
-//   phase   memory
-//   sums    lengths; the first workgroup writes sums, and scales
-//   find    lengths                     a share of the keys: cache/sequences.h
-//   copy    keys and values, new ones   to rows, and to the cache: cache/rows.h
+//   phase   memory                                                         function
+//   sums    lengths; the first workgroup writes sums of them, and scales   write_sums
+//   find    lengths: the workgroup's share of the keys                     Share, cache/sequences.h
+//   copy    keys and values to rows; new ones also to the cache            Rows::copy, cache/rows.h
+//
+// 56 to 70 vector registers, no LDS, no barrier. The build defines KERNEL (its name), ELEMENT and
+// STORED (type of the cache).
 #include "cache/rows.h"
 
 namespace {

@@ -1,10 +1,18 @@
-// Merges attention over a prefix that all sequences share into attention over the keys of each:
-// out = sum_p exp(lse_p - L) o_p of each row, with L = log(sum_p exp(lse_p)), as merge_state.hip
-// does, of two parts whose rows lie in different orders. Parts and sums are float32, and are
-// rounded once. A part with lse = -inf has no key: what its o holds is not used.
+// Merges attention over a prefix that all sequences share into attention over each sequence's own
+// keys: out = sum_p exp(lse_p - L) o_p for each row, with L = log(sum_p exp(lse_p)) and p = prefix,
+// own. It is merge_state.hip for two parts whose rows are in different orders. Parts and sums are
+// float32 and rounded once. A part with lse = -inf has no key: its o is not used.
 //
-// The build defines KERNEL (its name) and ELEMENT (of the result). A lane has 8 columns of a row.
+// Workgroup: 4 waves; a lane owns 8 columns of a row.
 // Grid: x = ceil(rows / (lanes / (head_dim_v / 8))).
+//
+//   phase   memory                          vector unit
+//   load    lse and o of both parts         addresses
+//   merge                                   weight of the lesser part; sum += o * weight
+//   store   out, lse                        round
+//
+// Registers: lse[2], o[2], sum; 40 vector registers, no LDS, no barrier.
+// The build defines KERNEL (its name) and ELEMENT (of the result).
 #include "merge/chunk.h"
 #include "merge/logarithm.h"
 // clang-format off

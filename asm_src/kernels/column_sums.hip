@@ -1,8 +1,15 @@
-// Sums of float32 rows, column by column, in one order: what blocks of rows have of the gradient of
-// a weight.
+// to[g, column] = sum over rows of from[g, row, column], float32, always in the same order: adds up
+// what the blocks of rows contribute to the gradient of a weight.
 //
-// The build defines KERNEL (its name). A wave has every kWaves-th row of kWaveLanes columns; the
-// first one adds what they have. Grid: x = groups, y = ceil(columns / kWaveLanes).
+// Workgroup: 4 waves, kWaveLanes columns. Each wave adds every kWaves-th row; the first wave adds
+// the four results. Grid: x = groups, y = ceil(columns / kWaveLanes).
+//
+//   phase    memory, LDS                                 vector unit
+//   sum      rows                                        sum += row, one column per lane
+//   reduce   of_waves: one float per lane, one barrier   sums of the waves, in order
+//   store    one row of sums
+//
+// Registers: sum; 7 vector registers, 1024 bytes of LDS. The build defines KERNEL (its name).
 #include "isa/wait.h"
 // clang-format off
 #include "args/column_sums.h"

@@ -1,13 +1,15 @@
-// Gathers rows of a table: out[i] = table[indices[i]], any type of 2 or 4 bytes. An index that the
-// table has not makes its row NaN, and is reported.
+// Gathers rows of a table: out[i] = table[indices[i]], elements of 2 or 4 bytes. An index outside
+// the table makes its row NaN and is reported.
 //
-// The build defines KERNEL (its name), ROW_LANES (lanes of a row), STEPS (chunks of 16 bytes of a
-// lane, of one row), and from the struct of the arguments PARAMETERS and ARGUMENTS.
+// Workgroup: 4 waves; ROW_LANES lanes share a row, a lane has STEPS chunks of 16 bytes of it.
 // Grid: x = ceil(rows / (lanes / ROW_LANES)), y = ceil(row_bytes / (ROW_LANES * STEPS * 16)).
 //
 //   phase    memory           vector unit
 //   load     index, then row  addresses
 //   store    row
+//
+// Registers: x[STEPS], the lane's chunks; 12 to 24 vector registers, no LDS, no barrier.
+// The build defines KERNEL (its name), ROW_LANES, STEPS, PARAMETERS and ARGUMENTS (of the struct).
 #include "cache/indices.h"
 #include "isa/global.h"
 // clang-format off

@@ -1,12 +1,14 @@
-// out = f(gate) * up of each element, in float32, rounded once to nearest even.
+// out[row, column] = f(gate[row, column]) * up[row, column], in float32, rounded to nearest even.
 //
-// The build defines KERNEL (its name), ELEMENT, STEPS (chunks of a lane), and from the struct of
-// the arguments PARAMETERS and ARGUMENTS. Chunks of all rows are counted on, so that rows of any
-// length fill waves. Grid: x = ceil(chunks of all rows / (lanes * STEPS)).
+// Workgroup: 4 waves; a lane has STEPS chunks of 8 columns. Chunks are counted through all rows, so
+// that rows of any length fill waves. Grid: x = ceil(chunks of all rows / (lanes * STEPS)).
 //
 //   phase    memory      vector unit
-//   load     gate, up    which row, addresses
+//   load     gate, up    row and column of each chunk
 //   store    out         activation, product, round
+//
+// Registers: struct Work: gate[STEPS], up[STEPS]; 36 to 58 vector registers, no LDS, no barrier.
+// The build defines KERNEL (its name), ELEMENT, STEPS, PARAMETERS and ARGUMENTS (of the struct).
 #include "elementwise/activation.h"
 #include "elementwise/chunk.h"
 #include "elementwise/quotient.h"

@@ -1,19 +1,25 @@
-// out[m, n] = activation(alpha * sum_kb scale_a[m, kb] * scale_b[n / 128, kb] * sum_k A[m, k] *
-// B[n, k] + bias[n]), kb = k / 128, 8-bit A and B, many rows of A; gated as gemm_tiles.hip.
+// GEMM with block scales: out[m, n] = activation(alpha * sum_kb scale_a[m, kb] *
+// scale_b[n / 128, kb] * sum_k A[m, k] * B[n, k] + bias[n]), kb = k / 128, 8-bit A and B,
+// many rows of A; gated as in gemm_tiles.hip.
 //
-// The arguments are those of gemm_tiles.hip, but that scale_a and scale_b are of blocks, with
-// scale_a_step and scale_b_step from a row of them to the next one, and up_offset is a multiple of
-// 32. The build defines KERNEL, TILES_M, TILES_N, WAVES_M, STAGES, LAST (of BlockRegisters),
-// PARAMETERS and ARGUMENTS.
+// Workgroup and grid: as in gemm_tiles.hip; a wave has TILES_M x 2 fragments, a step is 128 of k.
 //
-//   matrix instructions   of a fragment along k, then of the next one
-//   vector unit           the fragment before: sums += partial sums * (scale_a * scale_b)
-//   LDS                   operands of the next step to registers; the one behind it to LDS
-//   memory                that, or the one behind it; scales of the next two or four steps
+//   unit          in step n
+//   matrix        one fragment along k, then the next fragment
+//   vector        the fragment before: sums += partial sums * (scale_a * scale_b)
+//   LDS           operands of step n + 1 to registers; gfx942: step n + 2 written
+//   memory        step n + 2 or n + 3; scales of the next two or four steps
+//   barriers      gfx942: two, LDS was read, and is written; gfx950: one. barriers()
 //
-// 128 or 64 sums and 32 partial ones are in vector registers: accumulation registers, which the
-// vector unit cannot read, have the operands of two steps. At the end sums go there, from where the
-// epilogue takes them.
+// Registers: the vector unit cannot read accumulation registers, so loop.total (128 or 64 sums) and
+// loop.partial (32) are vector registers, while accumulation registers hold the operands of two
+// steps, data on its way and scales (BlockRegisters); 288 to 464 registers. At the end the sums go
+// there, where the epilogue expects them. LDS: stages of A and B as in gemm_tiles.hip.
+//
+// Schedule: blocks_order.h, issued by blocks_loop.h. Arguments as for gemm_tiles.hip, except that
+// scale_a and scale_b have rows of blocks, scale_a_step and scale_b_step apart, and up_offset is a
+// multiple of 32. The build defines KERNEL (its name), TILES_M, TILES_N, WAVES_M, STAGES, LAST (of
+// BlockRegisters), PARAMETERS and ARGUMENTS.
 #include "gemm_tiles/blocks_loop.h"
 #include "gemm_tiles/epilogue.h"
 

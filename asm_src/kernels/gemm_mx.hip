@@ -1,11 +1,19 @@
-// out[m, n] = activation(alpha * sum_kb 2^(scale_a[m, kb] + scale_b[n, kb] - 254) * sum_k A[m, k] *
-// B[n, k] + bias[n]), kb = k / 32, 8-, 6- or 4-bit A and B, many rows of A; gated as
-// gemm_tiles.hip.
+// GEMM of MX formats: out[m, n] = activation(alpha * sum_kb 2^(scale_a[m, kb] + scale_b[n, kb] -
+// 254) * sum_k A[m, k] * B[n, k] + bias[n]), kb = k / 32, 8-, 6- or 4-bit A and B, many rows
+// of A; gated as in gemm_tiles.hip.
 //
-// The arguments are those of gemm_tiles.hip, but that scale_a and scale_b are bytes, with
-// scale_a_step and scale_b_step from a row of them to the next one, k is a multiple of 128, and
-// strides of A and B count bytes. The build defines KERNEL, TILES_M, TILES_N, WAVES_M, STAGES,
-// WAVES (a SIMD), FORMAT, LAST (the last accumulation register), PARAMETERS and ARGUMENTS.
+// Workgroup, grid, phases and LDS: as in gemm_tiles.hip on gfx950. The MFMA applies the scales;
+// scales of 16 blocks of each row are loaded at once and taken one word after the other.
+//
+// Registers: sums in accumulation registers up to LAST, 16 for each fragment; operands loop.a and
+// loop.b, 6-bit ones loop.operand; scales in use loop.scales.scale, on their way loop.scales.loaded
+// (mx_scales.h); 272 to 476 registers.
+//
+// Schedule: gemm_tiles/order.h, for scales mx_loop.h; 6-bit formats: SixBitOrder of mx_six_loop.h.
+// Arguments as for gemm_tiles.hip, except that scales are bytes whose rows are scale_a_step and
+// scale_b_step apart, k is a multiple of 128 and strides of A and B count bytes. The build defines
+// KERNEL (its name), TILES_M, TILES_N, WAVES_M, STAGES, WAVES (per SIMD), FORMAT, LAST, PARAMETERS
+// and ARGUMENTS.
 #include "gemm_tiles/epilogue.h"
 #include "gemm_tiles/mx_loop.h"
 #include "gemm_tiles/mx_six_loop.h"

@@ -1,16 +1,27 @@
-// out[m, n] = activation(x[m, n]), x[m, n] = alpha * sum_k A[m, k] * B[n, k] + bias[n], few rows of
-// A; or, gated, activation(x[m, n]) * x[m, up_offset + n]; and beta * addend[m, n], before the
-// activation or behind it.
+// GEMM with few rows of A: out[m, n] = activation(x[m, n]) with x[m, n] = alpha * sum_k A[m, k] *
+// B[n, k] + bias[n]; gated: activation(x[m, n]) * x[m, up_offset + n]. beta * addend[m, n] is added
+// before or after the activation. Bound by the bytes of B: operands go straight from memory
+// to registers.
 //
-// One code object per member of the family: the build defines KERNEL (its name), TILE, TILES_M,
-// TILES_N, WAVES_M, WAVES_K, DEPTH, ELEMENTS (types), LAST (its last accumulation register),
-// MAINLOOP, of 8-bit operands HAS_SCALES, of rows that are normalised NORMS_ROWS, for any alignment
-// ANY_ALIGNMENT, and from the struct of the arguments PARAMETERS and ARGUMENTS: each field is a
-// parameter of its own, so that the first ones can come in SGPRs. Grid: x = 8 times the parts, y =
-// ceil(m / rows of m), of each product of a batch, z = ceil(n / (8 tile_n)). Workgroups go round
-// robin over the 8 XCDs, so that what works on a tile of n, all rows of m and all parts, is started
-// together on one XCD: its L2 fetches B once and holds the parts. A tile has as many columns as it
-// can hold or fewer, so that each XCD gets as many as the others.
+// Workgroup: WAVES_M waves along m, times WAVES_K waves that take turns along k. Each wave has
+// TILES_M x TILES_N fragments of TILE x TILE results and DEPTH steps of A and B in flight.
+//
+//   phase, file of gemm/     memory, LDS                            matrix unit  vector unit
+//   start    mainloop.h      first DEPTH steps of A, B; bias                     addresses
+//   loop     mainloop.h      step n + DEPTH                         step n
+//   waves    epilogue.h      sums of WAVES_K waves in LDS, barrier               add
+//   splits   splits.h        split-K: partials, counter, arrive()                add
+//   store    epilogue.h,     out                                                 scale, bias,
+//            place.h                                                             activate, round
+//
+// Registers: loop.a, loop.b, DEPTH steps each; sums in accumulation registers 0 to LAST, 4 for each
+// fragment; 112 to 260 registers. LDS: 1 KiB for each fragment of each further wave along k.
+// Grid: x = 8 * splits along k, y = tiles of m of each product of a batch, z = tiles of n / 8.
+// Workgroups go round robin over the 8 XCDs: those that share a tile of n share an L2, which then
+// fetches B once. tile_n is chosen so that all XCDs get as many columns.
+// The build defines KERNEL (its name), the sizes above, ELEMENTS (types), MAINLOOP, ANY_ALIGNMENT,
+// HAS_SCALES (8-bit operands), NORMS_ROWS (RMS norm of A), PARAMETERS and ARGUMENTS: each field of
+// the struct is a parameter of its own, so that the first ones arrive in SGPRs.
 #include "gemm/batch.h"
 #include "gemm/element_mainloop.h"
 #include "gemm/epilogue.h"

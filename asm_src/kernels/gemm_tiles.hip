@@ -1,14 +1,27 @@
-// out[m, n] = activation(x[m, n]), x[m, n] = alpha * sum_k A[m, k] * B[n, k] + bias[n], many rows
-// of A; or, gated, activation(x[m, n]) * x[m, up_offset + n]; and beta * addend[m, n], before the
-// activation or behind it. A launch has one product, in parts along k or not, or several
-// (gemm_tiles/products.h, gemm_tiles/splits.h).
+// GEMM with many rows of A: out[m, n] = activation(x[m, n]) with x[m, n] = alpha * sum_k A[m, k] *
+// B[n, k] + bias[n]; gated: activation(x[m, n]) * x[m, up_offset + n]. beta * addend[m, n] is added
+// before or after the activation. One product, whole or split along k, a batch, or groups
+// (products.h).
 //
-// One code object per member of the family: the build defines KERNEL (its name), TILES_M, TILES_N
-// (fragments of a wave), WAVES_M (along m), STAGES, WAVES (a SIMD), ELEMENT, LAST (its last
-// accumulation register), A_BY_K and B_BY_K (whether they are stored as A[k, m] and B[k, n]), and
-// from the struct of the arguments PARAMETERS and ARGUMENTS. Grid: x = tiles of m times tiles of n,
-// of all products; which one a workgroup makes is in gemm_tiles/place.h. Of groups x is what there
-// may be.
+// Workgroup: 4 waves, WAVES_M of them along m, one tile of the result; a wave has TILES_M x TILES_N
+// fragments of 32 x 32. A step is 128 bytes of each row along k. Grid: x = tiles of m * tiles of n.
+//
+//   phase, file        memory                LDS                              matrix unit
+//   start   loop.h     first step or steps   first operands to registers      clears the sums
+//   step n  loop.h     later steps: loads.h  operands of the next part read;  one MFMA per slot
+//                                            gfx942: step n + 1 written
+//                      barriers: LDS was read (kRead, gfx942), is written (kWritten)
+//   splits  splits.h   partials, counter     the count, in arrive()
+//   end     epilogue.h out, bias, addend     sums, 32 rows at a time          (vector: convert)
+//
+//   registers  gemm_nt_bf16_t256x256 of gfx942: 164 vector, 256 accumulation (512 available)
+//   A, B       loop.a, loop.b [set][fragment]; on gfx942 loads wait in loads.staged_a, staged_b
+//   sums       accumulation registers 16 f to 16 f + 15 of fragment f, up to LAST
+//   LDS        A from S::kA, B from S::kB of each stage (shape.h); at the end the sums
+//
+// Schedule: order.h names the slot of every read, load, wait and barrier; TileLoop::between() in
+// loop.h issues them. The build defines KERNEL (its name), TILES_M, TILES_N, WAVES_M, STAGES, WAVES
+// (per SIMD), ELEMENT, ELEMENT_B, LAST, A_BY_K, B_BY_K (stored by k), PARAMETERS, ARGUMENTS.
 #include "gemm_tiles/epilogue.h"
 #include "gemm_tiles/splits.h"
 

@@ -1,19 +1,21 @@
-// Merges attention over disjoint sets of keys: out = sum_p exp(lse_p - L) o_p of each row, with
-// L = log(sum_p exp(lse_p)), which goes to lse_out. Sums in float32, parts in their order, `out`
-// rounded once to nearest even. A part with lse = -inf has no key: what its o holds is not used.
+// Merges attention over disjoint sets of keys: out = sum_p exp(lse_p - L) o_p for each row, with
+// L = log(sum_p exp(lse_p)), which is stored to lse_out. Sums are float32, in the order of the
+// parts; out is rounded once to nearest even. A part with lse = -inf has no key: its o is not used.
 //
-// The build defines KERNEL (its name), CHUNK (what a lane has of a row), LANES of a workgroup,
-// STEPS (rows of a lane), and from the struct of the arguments PARAMETERS and ARGUMENTS: each field
-// is a parameter of its own, so that the first ones can come in SGPRs.
+// Workgroup: LANES lanes; a lane has one CHUNK of each of STEPS rows, a power of two lanes a row.
 // Grid: x and z along two of the three axes of rows, y = ceil(rows / (rows at once * STEPS)).
 //
 //   phase    memory                              vector unit
 //   load     lse, o of up to kAtOnce parts       addresses
-//   weigh                                        exponentials, their sum
-//   merge                                        o * weight
+//   weigh                                        exponentials and their sum: Softmax
+//   merge                                        o * weight: Sum
 //   store    out, lse_out                        round
 //
-// More parts: all of their lse first, then lse and o of kAtOnce parts after each other.
+// More parts (merge_many): first lse of all of them, then lse and o of kAtOnce parts at a time.
+//
+// Registers: lse[STEPS][parts], o[STEPS][parts], Sum; 52 to 122 vector registers, no LDS, no
+// barrier. The build defines KERNEL (its name), CHUNK, LANES, STEPS, PARAMETERS and ARGUMENTS: each
+// field of the struct is a parameter of its own, so that the first ones arrive in SGPRs.
 #include "isa/issue_order.h"
 #include "isa/unroll.h"
 #include "merge/chunk.h"

@@ -1,6 +1,8 @@
-// Copies indices of 64 bits to 32. What 32 bits have not becomes the least or the greatest one.
+// Copies 64-bit indices to 32 bits; one that does not fit becomes the least or the greatest value.
 //
-// The build defines KERNEL (its name). Grid: x = ceil(count / lanes).
+// Workgroup: 4 waves; a lane copies one index. Grid: x = ceil(count / lanes).
+//
+// 8 vector registers, no LDS, no barrier. The build defines KERNEL (its name).
 #include "isa/device.h"
 // clang-format off
 #include "args/narrow_indices.h"

@@ -1,18 +1,25 @@
 // out = (h - mean(h)) * weight / sqrt(variance(h) + eps) + bias along each row, in float32, rounded
-// once, where h is x, or dropout(x) + residual, rounded to the element type, which goes to `sum`.
-// Without `centred` 0 stands for the mean. Results of 8 bits are divided by a scale.
+// once. h is x, or dropout(x) + residual rounded to the element type, which is stored to `sum`.
+// If not `centred` (RMS norm) the mean counts as 0. 8-bit results are divided by a scale.
 //
-// The build defines KERNEL (its name), ELEMENT, ROW_LANES (lanes of a row), ROWS_AT_ONCE (such
-// lanes of a workgroup), STEPS (chunks of a row that a lane holds), CHUNK (its columns), WEIGHT
-// (Chunk or Float32Chunk), and from the struct of the arguments PARAMETERS and ARGUMENTS. Grid: x =
-// ceil(rows / ROWS_AT_ONCE).
+// Workgroup: ROWS_AT_ONCE rows, ROW_LANES lanes each; a lane has STEPS chunks of CHUNK columns.
+// Grid: x = ceil(rows / ROWS_AT_ONCE).
 //
-//   phase    memory                         vector unit
-//   load     x, residual, weight, bias; the state
-//   sum                                     Philox, drop; x + residual, round
-//   reduce   LDS, over waves                sums; differences, their sums and squares; over lanes
-//   scale    LDS, over waves                of 8 bits: magnitudes, over lanes
-//   store    sum, out, the scale            scale, weigh, add, round
+//   phase    memory, LDS (a barrier each)   vector unit                          matrix unit
+//   load     x, residual, weight, bias
+//   sum      sum                            Philox, dropout; x + residual        sum and squares
+//   reduce   shared->sums of waves          over lanes: mean, variance           of the row
+//   exactly  shared->of_waves               again, from differences to the mean
+//   scale    shared->greatest               8 bits: greatest magnitude
+//   store    out, the scale                 scale, weight, bias, round
+//
+// `exactly` is for rows that share a wave, for long rows, and where the mean is far from 0.
+//
+// Registers: x, residual, early (weight, bias) as loaded; y: the row in float32, packed if it is
+// long (kLong); 22 to 128 vector registers. LDS: struct Shared, up to 448 bytes of LDS.
+//
+// The build defines KERNEL (its name), ELEMENT, the sizes above, WEIGHT (Chunk or Float32Chunk),
+// PARAMETERS and ARGUMENTS (of the struct).
 #include "norm/dropout.h"
 #include "norm/moments.h"
 #include "norm/plain_sums.h"

@@ -1,19 +1,23 @@
-// Gradients of normalised rows. With r = 1 / sqrt(variance + eps), n = (h - mean) * r and g = dout
-// * weight of a row:
+// Gradients of normalised rows. With r = 1 / sqrt(variance + eps), n = (h - mean) * r and g =
+// dout * weight of a row:
 //   dh = (g - mean(g) - n * mean(g * n)) * r [+ dsum],
-//   dx = dh, dropped where x was, rounded once to nearest even; dresidual = dh,
-//   dweight = sum over the rows of a block of dout * n, dbias of dout, in float32, in one order.
-// Without `centred` 0 stands for both means. h is the sum that was normalised, or made of x again.
+//   dx = dh where dropout kept x, rounded once to nearest even; dresidual = dh,
+//   dweight = sum over the rows of a block of dout * n, dbias of dout, float32, in a fixed order.
+// If not `centred` both means count as 0. h is the stored sum, or computed from x again.
 //
-// The build defines KERNEL (its name), ELEMENT, ROW_LANES (lanes of a row), ROWS_AT_ONCE (such
-// lanes of a workgroup), STEPS (chunks of a row that a lane holds), CHUNK (its columns), WEIGHT
-// (Chunk or Float32Chunk). Grid: x = groups * blocks of rows.
+// Workgroup: a block of rows, ROWS_AT_ONCE at a time with ROW_LANES lanes each; a lane has STEPS
+// chunks of CHUNK columns. Grid: x = groups * blocks of rows.
 //
-//   phase    memory                        vector unit
-//   load     x, dout, the weight once      Philox, drop
-//   reduce   LDS, over waves               mean and variance; g, g * n; over lanes
-//   store    dsum, dx, dresidual           dh, drop, round; dweight, dbias
-//   end      LDS, over rows at once; dweight, dbias
+//   phase    memory, LDS                       vector unit
+//   load     x, dout; the weight once          Philox, dropout
+//   reduce   shared->of_waves, shared->pairs   mean, variance; then g, g * n; over lanes
+//   store    dsum, dx, dresidual               dh, dropout, round; dweight, dbias
+//   end      shared->of_rows; dweight, dbias   over the rows at a time
+//
+// Registers: x, dout, weight; dweight, dbias in float32; 46 to 236 vector registers. LDS: struct
+// Shared, up to 8272 bytes of LDS; the barriers are in the sums over waves (norm/moments.h,
+// norm/row_sums.h, norm/weight_sums.h).
+// The build defines KERNEL (its name), ELEMENT, the sizes above, WEIGHT (Chunk or Float32Chunk).
 #include "norm/dropout.h"
 #include "norm/moments.h"
 #include "norm/row_sums.h"

@@ -1,18 +1,21 @@
-// y = x / scale in 8 bits, to nearest even: x times 1 / scale in float32, numbers beyond the
-// greatest one become it. The scale is that of the row's greatest magnitude, of that of all of x,
-// or the caller's.
+// y[row, column] = x[row, column] / scale in 8 bits, to nearest even: x times 1 / scale in float32,
+// clamped to the greatest 8-bit number. The scale follows from the greatest magnitude of the row or
+// of all of x, or is the caller's.
 //
-// The build defines KERNEL (its name), FROM (the type of x), TO (E4m3 or E5m2), ROW_LANES (lanes of
-// a row), ROWS_AT_ONCE (such lanes of a workgroup), ROW_STEPS (rows of a lane), STEPS (chunks of a
-// row that a lane holds), CHUNK (its columns), LOOPS (whether rows may be longer than what is held;
-// they are read twice then), and from the struct of the arguments PARAMETERS and ARGUMENTS. Grid:
-// x = ceil(rows / (ROWS_AT_ONCE * ROW_STEPS)), y = 1, or, where no scale is made of a row,
-// ceil(columns / (ROW_LANES * CHUNK * STEPS)).
+// Workgroup: ROWS_AT_ONCE rows with ROW_LANES lanes each, ROW_STEPS times; a lane has STEPS chunks
+// of CHUNK columns of each. Grid: x = ceil(rows / (ROWS_AT_ONCE * ROW_STEPS)), y = 1, or, if the
+// scale is not the row's, ceil(columns / (ROW_LANES * CHUNK * STEPS)).
 //
-//   phase    memory                     vector unit
-//   load     x; scales, if any
-//   scale    LDS, over waves            magnitudes, over lanes
-//   store    y, the scale               multiply, bound, round
+//   phase    memory, LDS                        vector unit
+//   load     x; scales, if given
+//   scale    of_waves, one barrier              greatest magnitude over lanes: max_over_row
+//   store    y, the scale                       multiply, clamp, round
+//
+// Registers: place[ROW_STEPS], the lane's chunks; 24 to 88 vector registers. LDS: of_waves, a float
+// per wave, up to 64 bytes of LDS. LOOPS: rows may be longer than that; they are read twice then.
+//
+// The build defines KERNEL (its name), FROM (type of x), TO (E4m3 or E5m2), the sizes above, LOOPS,
+// PARAMETERS and ARGUMENTS (of the struct).
 #include "quantize/columns.h"
 #include "quantize/over_row.h"
 // clang-format off

@@ -1,10 +1,20 @@
-// y = x / scale in 8 bits, as quantize.hip, the scale that of the greatest magnitude of a block of
-// 128 rows and columns.
+// y = x / scale in 8 bits, as quantize.hip, with one scale for each block of 128 rows and columns,
+// from its greatest magnitude.
 //
-// The build defines KERNEL (its name), FROM (the type of x), TO, CHUNK (columns of a lane), and
-// from the struct of the arguments PARAMETERS and ARGUMENTS, of which scales, maxima and
-// scale_stride are not looked at; scale_out is [ceil(rows / 128), columns / 128]. Columns are a
-// multiple of 128. Grid: x = ceil(rows / 128), y = columns / 128.
+// Workgroup: 4 waves, one block; a lane has kSteps chunks of CHUNK columns. Grid: x =
+// ceil(rows / 128), y = columns / 128.
+//
+//   phase    memory, LDS                        vector unit
+//   load     x
+//   scale    of_waves, one barrier              greatest magnitude over lanes: max_over_row
+//   store    y, the scale                       multiply, round
+//
+// Registers: place[kSteps], the lane's chunks; 58 to 90 vector registers. LDS: of_waves,
+// 16 bytes of LDS.
+//
+// The build defines KERNEL (its name), FROM (type of x), TO, CHUNK, PARAMETERS and ARGUMENTS. Of
+// the struct scales, maxima and scale_stride are not used; scale_out is [ceil(rows / 128),
+// columns / 128]. Columns are a multiple of 128.
 #include "quantize/columns.h"
 #include "quantize/over_row.h"
 // clang-format off

@@ -1,8 +1,15 @@
-// The greatest magnitudes of parts of a matrix, one of each workgroup; NaN is none.
+// maxima[workgroup] = the greatest magnitude of the workgroup's share of x; NaNs do not count.
 //
-// The build defines KERNEL (its name), FROM (the type of x) and CHUNK (columns of a lane at once).
-// A wave has a slice of a row, a workgroup that of as many rows as it has waves: of the tiles along
-// all of x every so many-th. Grid: x = workgroups.
+// Workgroup: 16 waves. A tile is a slice of 16 rows, one row for each wave; a workgroup takes every
+// args.workgroups-th tile. Grid: x = workgroups.
+//
+//   phase    memory, LDS                vector unit
+//   tiles    x                          greatest: magnitudes
+//   reduce   of_waves, one barrier      over lanes: max_over_row
+//   store    maxima, lane 0
+//
+// Registers: place, greatest; 17 to 35 vector registers, 64 bytes of LDS. The build defines KERNEL
+// (its name), FROM (type of x) and CHUNK (columns that a lane loads at once).
 #include "quantize/columns.h"
 #include "quantize/over_row.h"
 // clang-format off

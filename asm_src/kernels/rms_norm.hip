@@ -1,20 +1,22 @@
 // out = x * weight / sqrt(mean(x^2) + eps) along each row, in float32, rounded once to nearest
-// even. With a residual, x is x + residual, rounded to the element type, which goes to `sum`.
+// even. With a residual, x is x + residual, rounded to the element type and stored to `sum`.
 //
-// The build defines KERNEL (its name), ELEMENT, ROW_LANES (lanes of a row), ROWS_AT_ONCE (such
-// lanes of a workgroup), ROW_STEPS (rows of a lane), STEPS (chunks of a row that a lane holds),
-// CHUNK (its columns), WEIGHT (Chunk or Float32Chunk), and from the struct of the arguments
-// PARAMETERS and ARGUMENTS: each field is a parameter of its own, so that the first ones can come
-// in SGPRs. Grid: x = ceil(rows / (ROWS_AT_ONCE * ROW_STEPS)).
+// Workgroup: ROWS_AT_ONCE rows with ROW_LANES lanes each, ROW_STEPS times; a lane has STEPS chunks
+// of CHUNK columns of each. Grid: x = ceil(rows / (ROWS_AT_ONCE * ROW_STEPS)).
 //
-//   phase    memory                   vector unit               matrix unit
+//   phase    memory, LDS              vector unit               matrix unit
 //   load     x, residual, weight
-//   sum                               x + residual, round       squares, as they come
-//   reduce   LDS, over waves          over lanes
-//   store    sum, out                 scale, weigh, round
+//   sum                               x + residual, round       squares: SumOfSquares
+//   reduce   of_waves, one barrier    over lanes: OverRow
+//   store    sum, out                 scale, weight, round
 //
-// 4 registers a chunk of x, of residual, and of weight, 8 of a weight of float32. Squares beyond
-// float32 make the mean infinite and the row 0, as they do in float32.
+// Registers: x, residual and weight, 4 for each chunk, 8 for one of a float32 weight; 12 to 128
+// vector registers. LDS: of_waves, if several waves share a row, up to 64 bytes of LDS. Squares
+// that overflow float32 make the mean infinite and the row 0, as in float32.
+//
+// The build defines KERNEL (its name), ELEMENT, the sizes above, WEIGHT (Chunk or Float32Chunk),
+// PARAMETERS and ARGUMENTS: each field of the struct is a parameter of its own, so that the first
+// ones arrive in SGPRs.
 #include "isa/uniform.h"
 #include "norm/outputs.h"
 #include "norm/sums.h"

@@ -1,18 +1,23 @@
 // Gradients of RMS normalisation. With n = x / sqrt(mean(x^2) + eps) and g = dout * weight of a
 // row:
 //   dx = (g - n * mean(g * n)) / sqrt(mean(x^2) + eps) [+ dsum], rounded once to nearest even,
-//   dweight = sum over the rows of a block of dout * n, in float32, in one order.
+//   dweight = sum over the rows of a block of dout * n, in float32, in a fixed order.
 //
-// The build defines KERNEL (its name), ELEMENT, ROW_LANES (lanes of a row), ROWS_AT_ONCE (such
-// lanes of a workgroup), STEPS (chunks of a row that a lane holds), CHUNK (its columns), WEIGHT
-// (Chunk or Float32Chunk), SLICED (whether a workgroup reads all of a row, but has the gradients of
-// a slice of it). Grid: x = groups * blocks of rows, y = ceil(columns / kColumns).
+// Workgroup: a block of rows, ROWS_AT_ONCE at a time with ROW_LANES lanes each; a lane has STEPS
+// chunks of CHUNK columns. If SLICED, it reads whole rows but computes the gradients of a slice.
+// Grid: x = groups * blocks of rows, y = ceil(columns / kColumns).
 //
-//   phase    memory                        vector unit
-//   sum      x, dout, the weight once      x * x, x * dout * weight
-//   reduce   LDS, over waves               over lanes
-//   store    dsum, dx                      dx, round; dweight
-//   end      LDS, over rows at once; dweight
+//   phase    memory, LDS               vector unit
+//   sum      x, dout; the weight once  x * x, x * dout * weight: GradientSums
+//   reduce   of_waves, a barrier       over lanes: PairOverRow
+//   store    dsum, dx                  dx, round; dweight
+//   end      of_rows, a barrier        over the rows at a time: WeightSums; dweight
+//
+// Registers: x, dout, weight; dweight in float32; 40 to 229 vector registers. LDS: of_waves and
+// of_rows, up to 8192 bytes of LDS.
+//
+// The build defines KERNEL (its name), ELEMENT, the sizes above, SLICED, WEIGHT (Chunk or
+// Float32Chunk).
 #include "isa/uniform.h"
 #include "norm/gradient_sums.h"
 #include "norm/row_sums.h"

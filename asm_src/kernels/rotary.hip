@@ -1,17 +1,23 @@
-// Rotary embedding of x and of k, if there is one: pairs of columns of each head turned by the
-// angle of their token's position, in float32, rounded once to nearest even; the columns behind
-// them are copied. A position that the tables have not makes the turned columns NaN, and is
-// reported. Before that heads may be normalised by the root of their mean square and weights.
+// Rotary embedding of x and, if given, k: pairs of columns of each head are rotated by the angle of
+// their token's position, in float32, rounded once to nearest even; the other columns are copied. A
+// position outside the tables makes the rotated columns NaN and is reported. Before that, heads may
+// be RMS-normalised with weights.
 //
-// The build defines KERNEL (its name), ELEMENT, HEADS (of a lane, one after the other), NORM
-// (whether heads are normalised), and from the struct of the arguments PARAMETERS and ARGUMENTS. A
-// lane has 8 pairs of a token, or 16 columns that are copied; where these numbers do not divide the
-// columns one pair, or two columns. Angles are read once for all of its heads. Grid: x = ceil(lanes
-// of x / lanes) + ceil(lanes of k / lanes).
+// Workgroup: 4 waves, all of x or all of k. A lane has 8 pairs of a token, or 16 columns to copy,
+// of HEADS heads one after the other; if these numbers do not divide the columns, one pair or two
+// columns. It reads the angles once for all of its heads.
+// Grid: x = ceil(lanes of x / lanes) + ceil(lanes of k / lanes).
 //
 //   phase    memory                 vector unit
-//   load     heads; cos, sin        which token, group of heads and columns
-//   store    heads                  turn, round
+//   load     heads; cos, sin        token, group of heads and columns of the lane
+//   norm     weights                squares over the lanes of a head: HeadNorm
+//   store    heads                  rotate, round
+//
+// Registers: pieces[HEADS], both halves of the pairs; turn, their angles; norm, the weights; 44 to
+// 80 vector registers, no LDS, no barrier.
+//
+// The build defines KERNEL (its name), ELEMENT, HEADS, NORM (whether heads are normalised),
+// PARAMETERS and ARGUMENTS (of the struct).
 #include "cache/indices.h"
 #include "elementwise/head_norm.h"
 #include "elementwise/quotient.h"

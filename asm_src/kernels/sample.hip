@@ -1,18 +1,23 @@
-// The token of each row of logits: the greatest, or one that is drawn.
+// out[row] = the token of a row of logits: the greatest logit, or a random draw.
 //
-// A token is drawn as the greatest of its logarithm and Gumbel noise of its own, so that nothing is
-// summed in any order; which ones may be is told by the least logit, found digit by digit of its
-// bits: of top_k by counts, of top_p by probabilities in 2^-40. Ties of the least one all may be.
-// Of few rows sample_slices.hip does the same by several workgroups each, to the bit.
+// A draw is the token with the greatest logarithm of probability plus Gumbel noise of its own, so
+// no sum depends on an order. top_k and top_p become a least logit, found by radix select, digit by
+// digit of its bits: for top_k by counts, for top_p by probabilities in units of 2^-40. Logits that
+// tie with it all take part. For few rows sample_slices.hip does the same with several workgroups
+// per row, bit for bit.
 //
-// The build defines KERNEL (its name), ELEMENT (0 float32, 1 bfloat16, 2 float16). Grid: x = rows.
+// Workgroup: 16 waves, one row; a lane takes four adjacent columns at a time. Grid: x = rows.
 //
-//   pass              memory   vector unit                     LDS
-//   tokens            tokens                                   a bit for each token so far
-//   greatest          logits   penalty
-//   top_k, 4 times    logits   digits of keys                  counts of digits
-//   top_p, 1 + 4      logits   probabilities                   sums of digits
-//   draw              logits   Philox, logarithms
+//   pass              memory   vector unit                     LDS, struct Lds
+//   tokens            tokens                                   seen: a bit for each token so far
+//   greatest          logits   penalty                         group: over waves, with barriers
+//   top_k, 4 times    logits   digits of keys                  sums: counts of digits
+//   top_p, 1 + 4      logits   probabilities                   sums: sums of digits
+//   draw              logits   Philox, logarithms              group
+//
+// Registers: best, drawn: the greatest so far, its column in the low bits; least: the key of the
+// least logit; 56 vector registers, 34960 bytes of LDS.
+// The build defines KERNEL (its name), ELEMENT (0 float32, 1 bfloat16, 2 float16).
 #include "sample/draw.h"
 #include "sample/least_key.h"
 

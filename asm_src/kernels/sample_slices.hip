@@ -1,17 +1,20 @@
-// The token of each row of logits by several workgroups a row: sample.hip's, to the bit.
+// out[row] = the token of a row of logits, by several workgroups per row: sample.hip, bit for bit.
 //
-// A workgroup has a slice of 1024 columns in registers, four a lane. The greatest, and a draw of
-// all tokens, are one launch; min_p a second, top_k and top_p a third.
+// Workgroup: 4 waves, a slice of 1024 columns in registers, four per lane. The greatest logit, or a
+// draw among all tokens, takes one launch; min_p takes a second, top_k and top_p a third. Grid: x =
+// slices of a row, y = rows.
 //
-// The build defines KERNEL (its name), ELEMENT (0 float32, 1 bfloat16, 2 float16). Grid: x = slices
-// of a row, y = rows.
-//
-//   phase   each workgroup                               the last one of a row
-//   0       its greatest; of a draw of all that of       the greatest; who is drawn, or bins of
-//           logarithm and noise, to rounding             logarithms, empty
+//   phase   each workgroup                               the last one of a row to arrive
+//   0       its greatest logit; for a draw among all,    the greatest; the draw, or empty bins of
+//           logarithm + noise, up to rounding            logarithms
 //   1       counts and sums of bins
-//   2       which bin the least logit is in; draws of    least logit of the list, draws of it; who
-//           greater bins, lists its own                  is drawn
+//   2       the bin of the least logit; draws among      the least logit of the list, draws of it;
+//           greater bins, lists its own                  the result
+//
+// Registers: x[4], the lane's logits; 54 vector registers. LDS: struct Lds, 18624 bytes of LDS:
+// group (over waves), seen, and a union of mass and count of bins with a copy of the list.
+//
+// The build defines KERNEL (its name), ELEMENT (0 float32, 1 bfloat16, 2 float16).
 #include "sample/bins.h"
 #include "sample/least_key.h"
 

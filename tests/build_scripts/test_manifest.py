@@ -189,8 +189,26 @@ def test_verify_reports_each_kind_of_difference(tmp_path: Path) -> None:
     assert "new.hsaco: built, but not shipped" in texts
 
 
+def test_verify_of_a_share_reports_differences(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = manifest.read_rows(build.HSACO)
+    edits: dict[str, Any] = {}
+
+    def rebuilt(kernel: build.KernelBuild) -> build.Built:
+        image = (build.HSACO / kernel.file).read_bytes() + edits.get("image", b"")
+        return build.Built(kernel, image, {**rows[kernel.symbol], **edits.get("row", {})})
+
+    monkeypatch.setattr(verify, "build", rebuilt)
+    count, found = verify.differences_of_share(build.HSACO, 100)
+    assert len(ROWS) // 100 <= count <= len(ROWS) // 100 + 1 and found == []
+    edits |= {"image": b"x", "row": {"vgpr": 1}}
+    texts = verify.differences_of_share(build.HSACO, 100)[1]
+    assert len(texts) == 2 * count
+    assert sum("vgpr=" in text for text in texts) == sum("0 of the common" in t for t in texts)
+
+
 @pytest.mark.slow
-def test_rebuild_is_byte_identical() -> None:
+def test_rebuild_is_byte_identical(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["verify"])
     assert verify.main() == 0
 
 

@@ -6,12 +6,15 @@ import re
 
 import pytest
 
-from build_scripts import schedules
+from build_scripts import schedule_legend, schedules
+from build_scripts.toolchain import ASM_SRC
 
 
 @pytest.fixture(scope="module")
 def tables() -> dict[str, str]:
-    return schedules.written()
+    return {
+        name: schedule_legend.without_legend(text) for name, text in schedules.written().items()
+    }
 
 
 @pytest.mark.slow  # a minute of compiling; `build_scripts.verify` asks the same
@@ -59,3 +62,26 @@ def test_softcap_is_of_every_score(tables: dict[str, str], name: str, keys: int)
     for unit in tables[f"{name}_softcap"].split("Unit of tile ")[1:]:
         for step in ("cap_rate", "cap_exp", "cap_add", "cap_rcp", "scale", "exp"):
             assert [int(n) for n in re.findall(rf"\b{step} (\d+)", unit)] == list(range(keys))
+
+
+def test_every_text_begins_with_the_legend_of_its_steps(tables: dict[str, str]) -> None:
+    for name, text in schedules.written().items():
+        assert text == schedule_legend.with_legend(name, tables[name])
+
+
+@pytest.mark.parametrize("member", ["d128", "d128_cdna4"])
+def test_the_legend_names_what_the_sources_have(member: str) -> None:
+    attn = ASM_SRC / "attn"
+    bodies = dict(
+        body.split(")", 1) for body in (attn / "steps.h").read_text().split("\nSTEP(")[1:]
+    )
+    functions = "".join((attn / name).read_text() for name in ("pipeline.h", "kv_loads.h"))
+    for row in schedule_legend.rows(member).values():
+        assert f"{row.calls}<" in bodies[row.step] or f"{row.calls}(" in bodies[row.step], row
+        is_of_isa = re.match(r"[vs]_|upper_of|convert_pair", row.calls)
+        assert is_of_isa or f"void {row.calls}(" in functions, row
+
+
+def test_a_step_that_the_legend_has_not_is_an_error(tables: dict[str, str]) -> None:
+    with pytest.raises(KeyError, match="no row for \\['skip'\\]"):
+        schedule_legend.with_legend("d128", tables["d128"].replace("exceeds 0", "skip 0", 1))

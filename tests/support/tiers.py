@@ -40,7 +40,7 @@ FAST = {
     ),
     "cli": ("cli_usage", "command_tables", "listed_options", "what_runs"),
     "device": ("binding_answers", "device_query", "kernel_rows", "manifest_schema", "packs"),
-    "docs": ("documented_commands", "pages", "refused"),
+    "docs": ("documented_commands", "kernel_questions", "pages", "refused"),
     "examples/llama": ("checkpoint", "config", "tokenizer"),
     "kernels": ("schedules",),
     "op": ("validation", "workspace"),
