@@ -33,9 +33,9 @@ FLAGS = {
 RUNTIMES = {"address": "libasan.so.8", "thread": "libtsan.so.2"}
 # Counts of shared pointers are in a part of libc++ that is not instrumented.
 _SUPPRESSED = Path(__file__).with_name("tsan_suppressions.txt")
-# Leaks: the process's state outlives it on purpose. Fork and exec are of the tests.
+# Leaks: the process's state outlives it on purpose. Containers are of code without sanitizers, too.
 OPTIONS = {
-    "address": {"ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1:handle_segv=0"},
+    "address": {"ASAN_OPTIONS": "detect_leaks=0:detect_container_overflow=0:handle_segv=0"},
     "thread": {
         "TSAN_OPTIONS": "exitcode=66:report_signal_unsafe=0:suppressions=" + str(_SUPPRESSED)
     },
@@ -60,11 +60,9 @@ def build(kind: str, work_dir: Path, level: str, objects: Path) -> Path:
             built.append(objects / BASELINE / f"{unit.stem}.o")
     if missing := [path for path in built if not path.is_file()]:
         raise FileNotFoundError(f"{missing[0]}: build the virtual device's level {level} first")
-    if kind == "thread":
-        shim = Path(__file__).with_name("tsan_memory.cc")
-        cold.append(
-            compile_one(compiler(BASELINE), shim, work_dir / "tsan_memory.o", ("-fno-builtin",))
-        )
+    more = Path(__file__).with_name("sanitizer_runtime.cc")
+    obj = work_dir / "sanitizer_runtime.o"
+    cold.append(compile_one(compiler(BASELINE), more, obj, ("-fno-builtin",)))
     library = work_dir / _LIBRARY
     exports = SOURCES / "hip" / "exports.map"
     link = ["-shared", "-Wl,--gc-sections", "-Wl,-soname,libamdattn_vdev.so", "-Wl,-z,undefs"]
