@@ -8,6 +8,7 @@ import os
 import struct
 from typing import Any
 
+from amdattn.device import virtual_library
 from tests.support.image_builder import Image, descriptor, kernel_metadata
 
 # gfx942 code, as LLVM's assembler encodes it. Kernarg: s[0:1] -> {u32* out; u32 value;}.
@@ -121,8 +122,11 @@ class Runtime:
     """The bound `hip` module with helpers around it."""
 
     def __init__(self, path: str, device: str = "") -> None:
-        self.path = path
+        """`device`: the virtual device's library where `path` is AMD's runtime on it."""
+        self.path, self.device_path = path, device
         self.is_amd = bool(device)
+        if device:
+            virtual_library.load_hsa(device)
         self.hip = bind(path)
         self.lib = ctypes.CDLL(path)
         self.device = ctypes.CDLL(device or path)

@@ -4,6 +4,7 @@
 // GPU. The bytes live in a second reserved range at a constant distance. Host memory that was
 // registered or allocated through the runtime appears at its own host address (bias 0): allocated
 // host and managed memory comes from a third range, where only live allocations are accessible.
+// Device memory may also be a file, which is mapped into ranges of addresses that were reserved.
 // Host memory that is borrowed for the length of a call appears at its own address as well: any
 // number of borrowers may have ranges of it that overlap.
 #pragma once
@@ -13,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <shared_mutex>
+#include <utility>
 #include <vector>
 
 #include "core/memory_observer.h"
@@ -39,6 +41,7 @@ struct Allocation {
   u32 flags = 0;            // as given to the allocating call
   u64 id = 0;               // unique, never reused
   bool registered = false;  // host memory of the application, which it may unmap at any time
+  bool mapped = false;      // bytes of a file, in a range that was reserved
   bool contains(u64 address, u64 bytes) const {
     return address >= base && bytes <= size && address - base <= size - bytes;
   }
@@ -76,12 +79,30 @@ class Memory {
   // drained the device first, because a later access by address faults.
   bool free(u64 address);
 
+  // Address space of the device, whole pages and fenced, in which there is nothing before something
+  // is mapped there. Returns nothing when the address range is exhausted.
+  std::optional<u64> reserve(u64 size, u64 alignment = kMemoryPage);
+  // False: no range begins there, or something is mapped in it.
+  bool release(u64 base);
+  // The reserved range that holds `address`, as its base and its bytes.
+  std::optional<std::pair<u64, u64>> reserved_range(u64 address) const;
+  // Memory of the device that is a file has its bytes appear at `base`, where nothing may be mapped
+  // yet, within one reserved range; `fill` says what the file holds. Neighbours are one allocation
+  // for whoever looks for an address.
+  bool map(u64 base, u64 size, int file, Fill fill);
+  bool unmap(u64 base, u64 size);  // exactly what was mapped at once
+  // Counts memory of files as used. False: so much is not left.
+  bool charge(u64 bytes);
+  void discharge(u64 bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
+
   // The live allocation that holds `address`, if any; the nearest one below or above for reports.
   std::optional<Allocation> find(u64 address) const;
   std::optional<Allocation> nearest(u64 address) const;
   // True when `address` was inside an allocation that has been freed since, and not beside one
   // that has taken its place.
   bool was_freed(u64 address) const;
+  // True in a reserved range where nothing is mapped.
+  bool is_unmapped(u64 address) const;
 
   u64 capacity() const { return capacity_; }
   u64 used() const { return used_.load(std::memory_order_relaxed); }
@@ -106,9 +127,12 @@ class Memory {
   std::optional<u64> place(Range& range, u64 bytes);    // with mutex_ held
   void retire(std::map<u64, Allocation>::iterator it);  // with mutex_ held
   bool touches_live(u64 base, u64 last) const;          // with mutex_ held
+  // With mutex_ held: end() where no reserved range holds `address`.
+  std::map<u64, u64>::const_iterator range_at(u64 address) const;
+  Allocation with_neighbours(std::map<u64, Allocation>::const_iterator it) const;  // the same
   // With mutex_ held: of what is borrowed there, that which reaches farthest.
   const Allocation* borrowed_at(u64 address) const;
-  bool reserved(u64 first, u64 last) const;
+  bool is_own(u64 first, u64 last) const;
 
   Range device_, host_;
   i64 bias_ = 0;  // of device memory
@@ -120,6 +144,7 @@ class Memory {
 
   mutable std::shared_mutex mutex_;  // guards everything below, and the cursors
   std::map<u64, Allocation> live_;   // by base
+  std::map<u64, u64> ranges_;        // that were reserved: bytes by base
   // Few, and only as long as calls last, so that looking through them is quick.
   std::vector<Allocation> borrowed_;
   std::deque<Allocation> freed_;  // newest last, bounded

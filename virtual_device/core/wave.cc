@@ -33,7 +33,11 @@ void Workgroup::global_fault(u64 address, u64 bytes, Access access, int lane) {
   std::snprintf(text, sizeof text, "%s of %llu bytes at 0x%llx is outside every allocation", verb,
                 static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(address));
   std::string message = text;
-  if (memory.was_freed(address)) message += " (the allocation there was freed)";
+  if (memory.is_unmapped(address))
+    message += memory.was_freed(address) ? " (what was mapped there has been unmapped)"
+                                         : " (nothing is mapped there in a reserved range)";
+  else if (memory.was_freed(address))
+    message += " (the allocation there was freed)";
   if (const auto near = memory.nearest(address)) {
     const bool above = address >= near->base;
     std::snprintf(

@@ -85,7 +85,28 @@ Status gpu_info(System& system, u32 attribute, void* value) {
       return answer_text(value, "GPU-6d64617474767275", 21);
     case kExtensions:
       std::memset(value, 0, 128);
+      *static_cast<u8*>(value) = 1u << kImageExtension;
       return kSuccess;
+    // As on every CDNA: the extension is there, no image is. Rows of pitched memory go by it.
+    case kImage1dMax:
+    case kImage1daMax:
+    case kImage1dbMax:
+    case kImageArrayMax:
+    case kImageReadHandles:
+    case kImageReadWriteHandles:
+    case kSamplerHandles:
+      return whole(0);
+    case kImage2dMax:
+    case kImage2daMax:
+    case kImage2dDepthMax:
+    case kImage2daDepthMax:
+      std::memset(value, 0, 2 * sizeof(u32));
+      return kSuccess;
+    case kImage3dMax:
+      std::memset(value, 0, 3 * sizeof(u32));
+      return kSuccess;
+    case kImagePitchAlignment:
+      return whole(256);
     case kFeature:
     case kMachineModel:
     case kDevice:

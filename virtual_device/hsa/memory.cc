@@ -5,11 +5,13 @@
 #include "core/safe_read.h"
 #include "core/transfer.h"
 #include "hsa/api.h"
+#include "hsa/vmem.h"
 
 namespace vdev::hsa {
 namespace {
 
 constexpr u64 kGranule = 4096;
+constexpr u64 kLargePage = 2 << 20;      // of the GPU
 constexpr u64 kCpuBytes = u64{1} << 40;  // more than any host has
 constexpr u32 kNumaDistance = 20;        // of PCIe, as the kernel driver says it
 
@@ -102,8 +104,9 @@ HSA_API hsa_amd_memory_pool_get_info(Pool handle, u32 attribute, void* value) {
         return answer(value, global);
       case kAllocGranule:
       case kAllocAlignment:
-      case kRecommendedGranule:
         return answer<size_t>(value, global ? kGranule : 0);
+      case kRecommendedGranule:
+        return answer<size_t>(value, !global ? 0 : pool.agent == kGpuAgent ? kLargePage : kGranule);
       case kAccessibleByAll:
         return answer(value, pool.agent == kCpuAgent);
       case kLocation:
@@ -213,6 +216,14 @@ HSA_API hsa_amd_pointer_info(const void* pointer, PointerInfo* info, void* (*all
       found.owner = {device ? kGpuAgent : kCpuAgent};
       found.global_flags = device ? kCoarseGrained : kFineGrained;
       found.registered = true;
+    }
+    if (const auto own = vmem_pointer(system, reinterpret_cast<u64>(pointer))) {
+      found.type = own->is_mapped ? kPointerVmem : kPointerReserved;
+      found.agent_base = reinterpret_cast<void*>(own->base);
+      found.host_base = nullptr;
+      found.bytes = own->bytes;
+      found.owner = {kGpuAgent};
+      found.registered = own->is_mapped;
     }
     found.size = std::min(info->size, found.size);
     std::memcpy(info, &found, found.size);

@@ -37,6 +37,7 @@ constexpr StatusText kStatusTexts[] = {
     {kInvalidQueue, "HSA_STATUS_ERROR_INVALID_QUEUE: there is no such queue"},
     {kOutOfResources, "HSA_STATUS_ERROR_OUT_OF_RESOURCES: memory is exhausted"},
     {kInvalidPacketFormat, "HSA_STATUS_ERROR_INVALID_PACKET_FORMAT: a packet is malformed"},
+    {kResourceFree, "HSA_STATUS_ERROR_RESOURCE_FREE: it is in use"},
     {kNotInitialized, "HSA_STATUS_ERROR_NOT_INITIALIZED: hsa_init was not called"},
     {kInvalidIsa, "HSA_STATUS_ERROR_INVALID_ISA: there is no such instruction set"},
     {kInvalidCodeObject, "HSA_STATUS_ERROR_INVALID_CODE_OBJECT: the code object is refused"},
@@ -167,14 +168,15 @@ HSA_API hsa_system_get_info(u32 attribute, void* value) {
         return kSuccess;
       case kBuildVersion:
         return answer<const char*>(value, "amdattn virtual device");
-      // Neither pageable memory nor virtual memory of the application's own.
+      // No pageable memory.
       case kSvmSupported:
       case kSvmAccessibleByDefault:
       case kMwaitxEnabled:
       case kDmabufSupported:
-      case kVirtualMemoryApi:
       case kXnackEnabled:
         return answer(value, false);
+      case kVirtualMemoryApi:
+        return answer(value, true);
       case kExtVersionMajor:
         return answer(value, u16{1});
       case kExtVersionMinor:

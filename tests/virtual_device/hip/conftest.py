@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from amdattn.device import binding, virtual_library
+from amdattn.device import binding
 from tests.support.hip_runtime import Runtime
 
 
@@ -18,8 +18,6 @@ def hip() -> Runtime:
     choice = binding.choose(
         os.environ.get(binding.ENVIRONMENT_VARIABLE, "virtual:gfx942"), "", runtime
     )
-    if choice.device:
-        virtual_library.load_hsa(choice.device)
     return Runtime(choice.library, choice.device)
 
 
