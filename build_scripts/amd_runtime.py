@@ -153,6 +153,8 @@ def _gather(target: Path) -> None:
             shutil.copy(path, libraries / name)
     if not (libraries / LIBRARY).is_file():
         raise AmdRuntimeError(f"{PACKAGE} has no {LIBRARY}")
+    # By this name hipGetProcAddress looks for itself.
+    (libraries / LIBRARY.removesuffix(".7")).symlink_to(LIBRARY)
 
 
 def _make_python(target: Path) -> None:

@@ -168,6 +168,10 @@ class Runtime:
     def report(self) -> str:
         return str(self.device.amdattn_vdev_last_report().decode())
 
+    def says(self, text: str) -> bool:
+        """Whether the report of what was refused has a text; AMD's runtime has no reports."""
+        return self.is_amd or text in self.report
+
     def counter(self, name: str) -> int:
         return int(self.device.amdattn_vdev_counter(name.encode()))
 
