@@ -181,7 +181,7 @@ def test_what_a_capture_forbids(hip: Any, bench: Bench) -> None:
             hip.launch(bench.fill, bench.memory, 1, stream=bench.stream)
         with pytest.raises(HipError, match="StreamCaptureInvalidated"):
             bench.end()
-    with pytest.raises(HipError, match="IllegalState"):
+    with pytest.raises(HipError, match=r"IllegalState|StreamCaptureWrongThread"):  # as AMD's
         bench.end()
     with pytest.raises(HipError, match="StreamCaptureUnsupported"):
         hip.hipStreamBeginCapture(None, bench.mode(GLOBAL))
@@ -295,6 +295,7 @@ def test_built_graph(hip: Any, bench: Bench) -> None:
     assert lib.hipEventSynchronize(event) == 0
     assert (bench.words[:64] == 53).all()
     assert (bench.words[64:128] == 53).all()
+    assert lib.hipStreamSynchronize(Handle(int(bench.stream))) == 0  # the event waits for a copy
     assert called == [1234]
     back = (Handle * 2)(*(b.value for _, b in edges))
     assert lib.hipGraphAddDependencies(graph, back, from_, ctypes.c_size_t(1)) == 0
@@ -404,4 +405,4 @@ def test_dot(hip: Any, bench: Bench, tmp_path: Path) -> None:
     text = path.read_text()
     assert text.startswith("digraph")
     assert text.count("->") == 1
-    assert "workgroup 64x1x1" in text
+    assert hip.is_amd or "workgroup 64x1x1" in text

@@ -87,9 +87,9 @@ def test_missing_names(hip: Any) -> None:
         hip.hipModuleLoad(b"/nonexistent/k.hsaco")
 
 
-def test_library_interface(hip: Any, word: np.ndarray) -> None:
+def test_library_interface(hip: Any) -> None:
     lib, image = hip.lib, code_object("fill")
-    library, kernel, function = (ctypes.c_void_p() for _ in range(3))
+    library, kernel = ctypes.c_void_p(), ctypes.c_void_p()
     none = [None, None, 0, None, None, 0]
     assert lib.hipLibraryLoadData(ctypes.byref(library), image, *none) == 0
     count = ctypes.c_uint()
@@ -99,6 +99,15 @@ def test_library_interface(hip: Any, word: np.ndarray) -> None:
     name = ctypes.c_char_p()
     assert lib.hipKernelGetName(ctypes.byref(name), kernel) == 0
     assert name.value == b"k"
+    assert lib.hipLibraryUnload(library) == 0
+
+
+def test_kernels_of_libraries(hip: Any, word: np.ndarray) -> None:
+    """What AMD's 7.2 does not have."""
+    lib, image = hip.lib, code_object("fill")
+    library, kernel, function = (ctypes.c_void_p() for _ in range(3))
+    assert lib.hipLibraryLoadData(ctypes.byref(library), image, None, None, 0, None, None, 0) == 0
+    assert lib.hipLibraryGetKernel(ctypes.byref(kernel), library, b"k") == 0
     offset, size = ctypes.c_size_t(), ctypes.c_size_t()
     info = [ctypes.byref(offset), ctypes.byref(size)]
     assert lib.hipKernelGetParamInfo(kernel, ctypes.c_size_t(1), *info) == 0
@@ -121,6 +130,7 @@ def test_function_attributes(hip: Any) -> None:
         "MAX_THREADS_PER_BLOCK": 512,
         "SHARED_SIZE_BYTES": 1024,
         "LOCAL_SIZE_BYTES": 48,
+        "NUM_REGS": 8,
         "BINARY_VERSION": 94,
         "PTX_VERSION": 94,
         "MAX_DYNAMIC_SHARED_SIZE_BYTES": 65536 - 1024,
@@ -128,12 +138,6 @@ def test_function_attributes(hip: Any) -> None:
     for name, value in expected.items():
         asked = attribute[f"HIP_FUNC_ATTRIBUTE_{name}"]
         assert hip.hipFuncGetAttribute(asked, function) == value
-    whole = hip.filled("hipFuncGetAttributes", "hipFuncAttributes", function)
-    assert (whole.maxThreadsPerBlock, whole.sharedSizeBytes, whole.localSizeBytes) == (
-        512,
-        1024,
-        48,
-    )
     dynamic = hip.hip.hipFuncAttribute.hipFuncAttributeMaxDynamicSharedMemorySize
     for allowed in (0, 64512):
         hip.hipFuncSetAttribute(function, dynamic, allowed)
@@ -142,6 +146,15 @@ def test_function_attributes(hip: Any) -> None:
             hip.hipFuncSetAttribute(function, dynamic, refused)
     with pytest.raises(HipError, match="InvalidDeviceFunction"):
         hip.hipFuncSetAttribute(0x5000, dynamic, 1)
+
+
+def test_all_function_attributes(hip: Any) -> None:
+    _, function = hip.kernel(
+        group_segment_fixed_size=1024, private_segment_fixed_size=48, max_flat_workgroup_size=512
+    )
+    whole = hip.filled("hipFuncGetAttributes", "hipFuncAttributes", function)
+    found = (whole.maxThreadsPerBlock, whole.sharedSizeBytes, whole.localSizeBytes)
+    assert found == (512, 1024, 48)
 
 
 @pytest.mark.parametrize(
@@ -295,7 +308,6 @@ def test_other_launch_calls(hip: Any, word: np.ndarray) -> None:
     calls = [
         lambda: lib.hipLaunchKernel(handle, one, lanes, params, no_lds, None),
         lambda: lib.hipLaunchKernel_spt(handle, one, lanes, params, no_lds, None),
-        lambda: lib.hipLaunchCooperativeKernel(handle, one, lanes, params, 0, None),
         lambda: lib.hipLaunchKernelExC(ctypes.byref(config), handle, params),
         lambda: lib.hipDrvLaunchKernelEx(ctypes.byref(drv), handle, params, None),
         lambda: lib.hipExtLaunchKernel(handle, one, lanes, params, no_lds, None, start, stop, 0),
@@ -309,6 +321,16 @@ def test_other_launch_calls(hip: Any, word: np.ndarray) -> None:
     ms = ctypes.c_float()
     assert lib.hipEventElapsedTime(ctypes.byref(ms), start, stop) == 0
     assert ms.value > 0
+
+
+def test_cooperative_launch_of_a_function(hip: Any, word: np.ndarray) -> None:
+    _, fill = hip.kernel("fill")
+    out, value = ctypes.c_uint64(word.ctypes.data), ctypes.c_uint32(8)
+    params = (ctypes.c_void_p * 2)(ctypes.addressof(out), ctypes.addressof(value))
+    shape, function = (Dim3(1, 1, 1), Dim3(64, 1, 1)), ctypes.c_void_p(int(fill))
+    assert hip.lib.hipLaunchCooperativeKernel(function, *shape, params, 0, None) == 0
+    hip.hipDeviceSynchronize()
+    assert (word[:64] == 8).all()
 
 
 def test_occupancy_and_cooperative_limit(hip: Any) -> None:
@@ -369,7 +391,7 @@ def test_grids_of_more_lanes_than_32_bits_count(hip: Any) -> None:
         )
         for form, code in forms:
             assert form() == (code if too_long else hip.errors.hipSuccess)
-            assert not too_long or "exceeds 2^32-1 lanes along an axis" in hip.report
+            assert not too_long or hip.says("exceeds 2^32-1 lanes along an axis")
 
     assert hip.set_option("null", 1)
     try:
