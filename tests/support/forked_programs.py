@@ -20,7 +20,7 @@ from tests.support.paths import ROOT
 Outcome = tuple[int, str, str]
 
 
-def run_each(hip: Any, programs: Sequence[str], timeout: float = 300) -> list[Outcome]:
+def run_each(hip: Any, programs: Sequence[str], timeout: float = 560) -> list[Outcome]:
     """Outcomes of programs that find `hip`, a Runtime, and some modules."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.support.forked_programs", hip.path, hip.device_path],

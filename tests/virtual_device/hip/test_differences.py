@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.amd_differences import DIFFERENCES, ENDS, PRELUDE, Difference
+from tests.support.amd_difference import ENDS, PRELUDE, Difference
+from tests.support.amd_differences import DIFFERENCES
 from tests.support.forked_programs import Outcome, run_each
 
 SAID = "said: "
