@@ -201,6 +201,14 @@ STREAMS = (
         "lib.hipStreamDestroy(h(stream)); tell(lib.hipStreamSynchronize(h(stream)))",
     ),
     Difference(
+        "`hipStreamGetFlags` of a stream that was destroyed",
+        "no error",
+        "hipErrorInvalidHandle",
+        STALE + "; `hipStreamGetDevice` knows in both",
+        "lib.hipStreamDestroy(h(stream))\n"
+        "tell(lib.hipStreamGetFlags(h(stream), by(ctypes.c_uint())))",
+    ),
+    Difference(
         "`hipEventSynchronize` of an event that was destroyed",
         ENDS,
         "hipErrorInvalidHandle",
