@@ -24,11 +24,12 @@ MODULES = (
     ),
     Difference(
         "more dynamic LDS than the kernel's own leaves",
-        "no error, hipErrorUnknown",
-        "hipErrorLaunchOutOfResources, no error",
+        "hipErrorUnknown, when it is waited for",
+        "hipErrorLaunchOutOfResources, at once",
         LATER,
         "_, function = hip.kernel(group_segment_fixed_size=512)\n"
-        "tell(launch(function, lds=65536), lib.hipDeviceSynchronize())",
+        "code = launch(function, lds=65536); later = lib.hipDeviceSynchronize()\n"
+        "say(name(later or code) + (', when it is waited for' if later else ', at once'))",
     ),
     Difference(
         "a launch with an argument of `kernelParams` that cannot be read",
