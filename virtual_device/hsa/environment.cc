@@ -1,5 +1,6 @@
 #include "hsa/environment.h"
 
+#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
@@ -18,6 +19,8 @@ constexpr std::string_view kVirtual = "virtual:";
 
 // Files that are written when the process ends; "" for none.
 std::string findings_file, profiles_file;
+std::string code_objects_folder;  // where the code objects that findings name are put; "" for none
+std::atomic<bool> written{false};
 constexpr auto kExitPatience = std::chrono::seconds(10);
 
 std::string variable(const char* name) {
@@ -40,20 +43,35 @@ void write_file(const std::string& path, const std::string& text) {
   if (!written) std::fprintf(stderr, "amdattn: cannot write %s\n", path.c_str());
 }
 
-void write_results() {
-  System* const system = System::get();
-  if (system == nullptr) return;  // in a fork, whose parent writes them
-  Process& process = system->process;
-  if (!system->drain_for(kExitPatience)) {
-    std::fprintf(stderr, "amdattn: the process ends while launches run; they are left out\n");
-    return;
+void write_code_objects(const CheckSession& checks) {
+  for (u64 id = 0;; ++id) {
+    const auto code = checks.code_object(id);
+    if (code == nullptr) return;
+    const auto image = code->image();
+    write_file(code_objects_folder + '/' + std::to_string(id),
+               {reinterpret_cast<const char*>(image.data()), image.size()});
   }
+}
+
+void write_files(Process& process) {
+  if (written.exchange(true)) return;
   if (!findings_file.empty() && process.checks) {
     write_file(findings_file, process.checks->take_json());
+    if (!code_objects_folder.empty()) write_code_objects(*process.checks);
   }
   if (!profiles_file.empty() && process.timings) {
     write_file(profiles_file, process.timings->take_json());
   }
+}
+
+void write_at_exit() {
+  System* const system = System::get();
+  if (system == nullptr) return;  // in a fork, whose parent writes them
+  if (!system->drain_for(kExitPatience)) {
+    std::fprintf(stderr, "amdattn: the process ends while launches run; they are left out\n");
+    return;
+  }
+  write_files(system->process);
 }
 
 // What begins a session comes last: it takes the options as they are.
@@ -92,14 +110,21 @@ void choose_device() {
   play(*machine);
 }
 
+void write_results_of_fault(Process& process) {
+  if (!findings_file.empty() || !profiles_file.empty()) write_files(process);
+}
+
 void watch_by_environment(Process& process) {
-  const std::string options = variable("AMDATTN_OPTIONS");
-  for (const bool of_sessions : {false, true}) set_options(process, options, of_sessions);
   findings_file = variable("AMDATTN_FINDINGS");
   profiles_file = variable("AMDATTN_PROFILES");
+  code_objects_folder = variable("AMDATTN_CODE_OBJECTS");
+  // A program goes on with what its kernels computed, of which the model executes a part.
+  if (!profiles_file.empty()) process.timing_options.complete = true;
+  const std::string options = variable("AMDATTN_OPTIONS");
+  for (const bool of_sessions : {false, true}) set_options(process, options, of_sessions);
   if (!findings_file.empty()) process.set_checking(true);
   if (!profiles_file.empty()) process.set_timing(true);
-  if (!findings_file.empty() || !profiles_file.empty()) std::atexit(write_results);
+  if (!findings_file.empty() || !profiles_file.empty()) std::atexit(write_at_exit);
 }
 
 }  // namespace vdev::hsa
