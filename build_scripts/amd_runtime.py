@@ -4,7 +4,8 @@
 Debian's experimental and sid by apt, with lists and a state of their own: the system stays as it
 is, and root is not needed. All of it lies in build/amd_runtime: `lib`, the libraries as they are,
 without AMD's HSA runtime, which the virtual device takes the place of; `python`, an environment
-with hip-python 7.2, whose interpreter begins with that C library; `packages.json`, what was had.
+with hip-python 7.2, whose interpreter begins with that C library; `sdk`, the headers and device
+libraries that `python -m build_scripts.hip_program` compiles with; `packages.json`, what was had.
 
 These suites drop old versions, so whatever 7.x or later they have is taken. `--release 6` brings
 6.4 of sid into build/amd_runtime_6, which knows no gfx950; amdattn finds it by the name of 7.
@@ -16,19 +17,23 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import venv
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "build" / "amd_runtime"
 PACKAGE = "libamdhip64-7"
 _FORMER = 6
+_COMPILER = "libhiprtc7"  # of kernels that a program has as text
 LIBRARY = "libamdhip64.so.7"
+_HEADERS, _DEVICE_LIBRARIES = "libamdhip64-dev", "rocm-device-libs"  # the latter of an LLVM
+_CLANG_HEADERS = re.compile(r"libclang-common-(\d+)-dev")  # the compiler's own, of the same LLVM
 CANNOT_BE_HAD = 3  # exit status
 _PACKAGES = "packages.json"  # written last: without it a folder is not whole
 _SUITES = ("experimental", "sid")
@@ -92,6 +97,8 @@ def bring(target: Path, former: bool = False) -> dict[str, dict[str, str]]:
             "sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
         }
     _gather(target)
+    if not former:
+        _gather_sdk(target, _llvm_of(packages))
     _make_python(target)
     shutil.rmtree(target / "root")
     shutil.rmtree(target / "apt")
@@ -133,11 +140,26 @@ def _download(apt: Path, former: bool) -> list[Path]:
     environment = {**os.environ, "APT_CONFIG": str(apt / "apt.conf")}
     _run(["apt-get", "update", "-q"], environment)
     install = ["apt-get", "install", "-q", "-y", "--download-only", "-t", suites[0], package]
+    install += [] if former else [_COMPILER]
     _run(install, environment)
     archives = sorted((apt / "cache" / "archives").glob("*.deb"))
     if not any(archive.name.startswith(package) for archive in archives):
         raise AmdRuntimeError(f"{', '.join(suites)} have no {package}")
-    return archives
+    if former:
+        return archives
+    # Alone: what they depend on is ROCm's compiler, which is not used.
+    llvm = _llvm_of(archive.name.partition("_")[0] for archive in archives)
+    alone = [f"{name}/{_SUITES[0]}" for name in (_HEADERS, f"{_DEVICE_LIBRARIES}-{llvm}")]
+    _run(["apt-get", "download", "-q", *alone], environment, apt / "cache" / "archives")
+    return sorted((apt / "cache" / "archives").glob("*.deb"))
+
+
+def _llvm_of(names: Iterable[str]) -> str:
+    """The version of LLVM whose headers are among the packages."""
+    for name in names:
+        if found := _CLANG_HEADERS.fullmatch(name):
+            return found[1]
+    raise AmdRuntimeError(f"{PACKAGE} depends on no {_CLANG_HEADERS.pattern}")
 
 
 def _mirror() -> str:
@@ -167,6 +189,20 @@ def _gather(target: Path) -> None:
     (libraries / LIBRARY.removesuffix(".7")).symlink_to(LIBRARY)
 
 
+def _gather_sdk(target: Path, llvm: str) -> None:
+    """What compiling needs beside a compiler: HIP's headers, clang's for HIP, device libraries."""
+    root, sdk = target / "root" / "usr", target / "sdk"
+    resources = root / "lib" / f"llvm-{llvm}" / "lib" / "clang" / llvm
+    for source, name in (
+        (root / "include" / "hip", "include/hip"),
+        (resources / "include", "clang"),
+        (resources / "amdgcn" / "bitcode", "bitcode"),
+    ):
+        if not source.is_dir():
+            raise AmdRuntimeError(f"the packages have no {source.relative_to(target)}")
+        shutil.copytree(source, sdk / name)
+
+
 def _make_python(target: Path) -> None:
     """An environment of this Python, whose interpreter begins with the C library beside it."""
     folder, libraries = target / "python", target / "lib"
@@ -191,10 +227,18 @@ def _make_python(target: Path) -> None:
     _run([*command, *_PYTHON_PACKAGES])
 
 
-def _run(command: Sequence[str], environment: dict[str, str] | None = None) -> str:
+def _run(
+    command: Sequence[str], environment: dict[str, str] | None = None, cwd: Path | None = None
+) -> str:
     try:
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False, timeout=900
+            command,
+            env=environment,
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=900,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise AmdRuntimeError(f"{command[0]}: {error}") from None

@@ -37,6 +37,7 @@ OPTIONS = {
     "simulated_xcd": 0,
     "trace_events": 0,
     "warm_code": 1,
+    "complete": 0,
     **readings.NEUTRAL,
 }
 

@@ -83,6 +83,16 @@ void fill_hidden_arguments(LaunchState& state) {
   }
 }
 
+u64 hostcall_buffer(const LaunchState& state) {
+  u64 buffer = 0;
+  for (const KernelArg& arg : state.kernel().args) {
+    if (arg.kind != ArgKind::kHiddenHostcallBuffer) continue;
+    if (u64{arg.offset} + sizeof buffer > state.kernarg.size()) break;
+    std::memcpy(&buffer, state.kernarg.data() + arg.offset, sizeof buffer);
+  }
+  return buffer;
+}
+
 void initialise_wave(const LaunchState& state, const Workgroup& workgroup, Wave& wave) {
   const Kernel& k = state.kernel();
   const Dim3 size = state.launch.size_of(workgroup.id);

@@ -1,5 +1,6 @@
 #include "hsa/environment.h"
 
+#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
@@ -19,6 +20,8 @@ constexpr std::string_view kVirtual = "virtual:";
 
 // Files that are written when the process ends; "" for none.
 std::string findings_file, profiles_file;
+std::string code_objects_folder;  // where the code objects that findings name are put; "" for none
+std::atomic<bool> written{false};
 constexpr auto kExitPatience = std::chrono::seconds(10), kAbortPatience = std::chrono::seconds(5);
 
 std::string variable(const char* name) {
@@ -41,6 +44,27 @@ void write_file(const std::string& path, const std::string& text) {
   if (!written) std::fprintf(stderr, "amdattn: cannot write %s\n", path.c_str());
 }
 
+void write_code_objects(const CheckSession& checks) {
+  for (u64 id = 0;; ++id) {
+    const auto code = checks.code_object(id);
+    if (code == nullptr) return;
+    const auto image = code->image();
+    write_file(code_objects_folder + '/' + std::to_string(id),
+               {reinterpret_cast<const char*>(image.data()), image.size()});
+  }
+}
+
+void write_files(Process& process) {
+  if (written.exchange(true)) return;
+  if (!findings_file.empty() && process.checks) {
+    write_file(findings_file, process.checks->take_json());
+    if (!code_objects_folder.empty()) write_code_objects(*process.checks);
+  }
+  if (!profiles_file.empty() && process.timings) {
+    write_file(profiles_file, process.timings->take_json());
+  }
+}
+
 // A launch that still runs would keep those from ending who wait for it when they are destroyed.
 bool end_work(System& system) {
   system.ends = true;
@@ -53,14 +77,7 @@ bool end_work(System& system) {
 void end_process() {
   System* const system = System::get();
   // Null after the last hsa_shut_down, and in a fork, whose parent writes them.
-  if (system == nullptr || !end_work(*system)) return;
-  Process& process = system->process;
-  if (!findings_file.empty() && process.checks) {
-    write_file(findings_file, process.checks->take_json());
-  }
-  if (!profiles_file.empty() && process.timings) {
-    write_file(profiles_file, process.timings->take_json());
-  }
+  if (system != nullptr && end_work(*system)) write_files(system->process);
 }
 
 // In the order in which they are set: what the device is before it exists, and what begins a
@@ -111,11 +128,18 @@ void choose_gpus() {
   });
 }
 
+void write_results_of_fault(Process& process) {
+  if (!findings_file.empty() || !profiles_file.empty()) write_files(process);
+}
+
 void watch_by_environment(Process& process) {
-  const auto set = [&](std::string_view key, u64 value) { return process.set_option(key, value); };
-  for (const Stage stage : {Stage::kPlain, Stage::kSession}) set_options(stage, set);
   findings_file = variable("AMDATTN_FINDINGS");
   profiles_file = variable("AMDATTN_PROFILES");
+  code_objects_folder = variable("AMDATTN_CODE_OBJECTS");
+  // A program goes on with what its kernels computed, of which the model executes a part.
+  if (!profiles_file.empty()) process.timing_options.complete = true;
+  const auto set = [&](std::string_view key, u64 value) { return process.set_option(key, value); };
+  for (const Stage stage : {Stage::kPlain, Stage::kSession}) set_options(stage, set);
   if (!findings_file.empty()) process.set_checking(true);
   if (!profiles_file.empty()) process.set_timing(true);
   std::atexit(end_process);

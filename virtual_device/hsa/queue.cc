@@ -7,6 +7,7 @@
 
 #include "core/apertures.h"
 #include "hsa/api.h"
+#include "hsa/environment.h"
 
 namespace vdev::hsa {
 namespace {
@@ -326,6 +327,7 @@ void Queue::fail(Status status, const std::string& report) {
   }
   idle_changed_.notify_all();
   if (!told) return;
+  write_results_of_fault(system_.process);  // whoever is told may end the process
   const SystemEventHandler on_event = system_.event_handler;
   if (status == kMemoryFault && on_event != nullptr) {
     const MemoryFaultEvent event{0, gpu_agent(gpu_), 0, 1};
