@@ -317,7 +317,7 @@ def test_memory_that_is_unmapped_while_it_is_locked(
     memory.close()
     done = hsa.signal()
     hsa.lib.hsa_amd_memory_async_copy(fill.out, hsa.gpu, address, hsa.gpu, 64, 0, None, done)
-    assert hsa.wait(done, 0.2) == -1
+    assert hsa.lib.hsa_signal_wait_scacquire(done, abi.LESS, 0, int(20e9), 0) == -1
     ctypes.memmove(fill.kernarg, struct.pack("<QI", address, 1), 12)
     queue.submit(dispatch(fill.kernel, fill.kernarg))
     assert told(queue) == abi.MEMORY_FAULT

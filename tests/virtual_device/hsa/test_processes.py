@@ -65,10 +65,11 @@ assert left == 0 and queue.errors == []
 assert allow(out, gpus[2]) == 0  # instead of the one before
 assert launch(gpus[0], out)[1] == 0
 assert launch(gpus[2], out)[1] == 0
-there, host, done = allocate(gpus[2], 4), np.zeros(64, np.uint32), hsa.signal(2)
+there, host = allocate(gpus[2], 4), np.zeros(64, np.uint32)
 for to, source in ((there, out), (host.ctypes.data, there)):
+    done = hsa.signal()
     hsa.lib.hsa_amd_memory_async_copy(to, gpus[2], source, gpus[0], 256, 0, None, done)
-    hsa.wait(done, 0.2)
+    assert hsa.wait(done) == 0
 assert (host == 7).all()
 queue, left = launch(gpus[1], out)
 assert left == 1 and queue.errors == [43]
