@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 DISTRIBUTION = "amdattn"
 FOLDER = "_lib"  # of the package
+SONAME = "libamdattn_vdev.so"  # of the virtual device's library of every level
 HSA_NAME = "libhsa-runtime64.so.1"  # beside the libraries: has the name alone
 DIGEST = "sources.sha256"  # beside the libraries: of what they were built from
 _PACKAGE = Path(__file__).resolve().parent

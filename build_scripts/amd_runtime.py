@@ -4,9 +4,11 @@
 Debian's experimental and sid by apt, with lists and a state of their own: the system stays as it
 is, and root is not needed. All of it lies in build/amd_runtime: `lib`, the libraries as they are,
 without AMD's HSA runtime, which the virtual device takes the place of; `python`, an environment
-with hip-python 7.2, whose interpreter begins with that C library; `packages.json`, what was had.
+with hip-python 7.2, whose interpreter begins with that C library; `sdk`, the headers and device
+libraries that `python -m build_scripts.hip_program` compiles with; `packages.json`, what was had.
 
-These suites drop old versions, so whatever 7.x or later they have is taken.
+These suites drop old versions, so whatever 7.x or later they have is taken. `--release 6` brings
+6.4 of sid into build/amd_runtime_6, which knows no gfx950; amdattn finds it by the name of 7.
 """
 
 from __future__ import annotations
@@ -15,18 +17,23 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
 import venv
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "build" / "amd_runtime"
 PACKAGE = "libamdhip64-7"
+_FORMER = 6
+_COMPILER = "libhiprtc7"  # of kernels that a program has as text
 LIBRARY = "libamdhip64.so.7"
+_HEADERS, _DEVICE_LIBRARIES = "libamdhip64-dev", "rocm-device-libs"  # the latter of an LLVM
+_CLANG_HEADERS = re.compile(r"libclang-common-(\d+)-dev")  # the compiler's own, of the same LLVM
 CANNOT_BE_HAD = 3  # exit status
 _PACKAGES = "packages.json"  # written last: without it a folder is not whole
 _SUITES = ("experimental", "sid")
@@ -50,11 +57,14 @@ class AmdRuntimeError(Exception):
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=TARGET, help="default: build/amd_runtime")
+    parser.add_argument("--out", type=Path, help="default: build/amd_runtime, or with _6")
+    parser.add_argument("--release", type=int, choices=(_FORMER, 7), default=7)
     arguments = parser.parse_args()
-    arguments.out = arguments.out.resolve()
+    former = arguments.release == _FORMER
+    default = TARGET.with_name(f"{TARGET.name}_{_FORMER}") if former else TARGET
+    arguments.out = (arguments.out or default).resolve()
     try:
-        packages = bring(arguments.out)
+        packages = bring(arguments.out, former)
     except AmdRuntimeError as error:
         print(f"AMD's HIP runtime cannot be had here: {error}", file=sys.stderr)
         sys.exit(CANNOT_BE_HAD)
@@ -68,7 +78,7 @@ def python_of(target: Path) -> Path:
     return target / "python" / "bin" / "python"
 
 
-def bring(target: Path) -> dict[str, dict[str, str]]:
+def bring(target: Path, former: bool = False) -> dict[str, dict[str, str]]:
     """Make `target` anew; returns the version and the SHA-256 of each package."""
     if target.exists() and any(target.iterdir()) and not _is_ours(target):
         raise ValueError(f"--out={target} must be empty, or what this script made")
@@ -76,7 +86,7 @@ def bring(target: Path) -> dict[str, dict[str, str]]:
         if shutil.which(program) is None:
             raise AmdRuntimeError(f"there is no {program}")
     shutil.rmtree(target, ignore_errors=True)
-    archives = _download(target / "apt")
+    archives = _download(target / "apt", former)
     packages = {}
     for archive in archives:
         _run(["dpkg-deb", "-x", str(archive), str(target / "root")])
@@ -87,6 +97,8 @@ def bring(target: Path) -> dict[str, dict[str, str]]:
             "sha256": hashlib.sha256(archive.read_bytes()).hexdigest(),
         }
     _gather(target)
+    if not former:
+        _gather_sdk(target, _llvm_of(packages))
     _make_python(target)
     shutil.rmtree(target / "root")
     shutil.rmtree(target / "apt")
@@ -104,14 +116,16 @@ def _is_ours(target: Path) -> bool:
     return is_whole(target) or (target / "apt").is_dir() or target == TARGET
 
 
-def _download(apt: Path) -> list[Path]:
+def _download(apt: Path, former: bool) -> list[Path]:
     """Archives of the runtime and of all that it depends on."""
+    package = f"libamdhip64-{_FORMER}" if former else PACKAGE
+    suites = _SUITES[former:]  # it is in sid alone
     for folder in ("lists/partial", "cache/archives/partial"):
         (apt / folder).mkdir(parents=True)
     (apt / "status").touch()
     mirror = _mirror()
     (apt / "sources.list").write_text(
-        "".join(f"deb [signed-by={_KEYRING}] {mirror} {suite} main\n" for suite in _SUITES)
+        "".join(f"deb [signed-by={_KEYRING}] {mirror} {suite} main\n" for suite in suites)
     )
     settings = {
         **{"Dir::State": apt, "Dir::State::lists": apt / "lists"},
@@ -125,12 +139,27 @@ def _download(apt: Path) -> list[Path]:
     (apt / "apt.conf").write_text("".join(f'{key} "{value}";\n' for key, value in settings.items()))
     environment = {**os.environ, "APT_CONFIG": str(apt / "apt.conf")}
     _run(["apt-get", "update", "-q"], environment)
-    install = ["apt-get", "install", "-q", "-y", "--download-only", "-t", _SUITES[0], PACKAGE]
+    install = ["apt-get", "install", "-q", "-y", "--download-only", "-t", suites[0], package]
+    install += [] if former else [_COMPILER]
     _run(install, environment)
     archives = sorted((apt / "cache" / "archives").glob("*.deb"))
-    if not any(archive.name.startswith(PACKAGE) for archive in archives):
-        raise AmdRuntimeError(f"{', '.join(_SUITES)} have no {PACKAGE}")
-    return archives
+    if not any(archive.name.startswith(package) for archive in archives):
+        raise AmdRuntimeError(f"{', '.join(suites)} have no {package}")
+    if former:
+        return archives
+    # Alone: what they depend on is ROCm's compiler, which is not used.
+    llvm = _llvm_of(archive.name.partition("_")[0] for archive in archives)
+    alone = [f"{name}/{_SUITES[0]}" for name in (_HEADERS, f"{_DEVICE_LIBRARIES}-{llvm}")]
+    _run(["apt-get", "download", "-q", *alone], environment, apt / "cache" / "archives")
+    return sorted((apt / "cache" / "archives").glob("*.deb"))
+
+
+def _llvm_of(names: Iterable[str]) -> str:
+    """The version of LLVM whose headers are among the packages."""
+    for name in names:
+        if found := _CLANG_HEADERS.fullmatch(name):
+            return found[1]
+    raise AmdRuntimeError(f"{PACKAGE} depends on no {_CLANG_HEADERS.pattern}")
 
 
 def _mirror() -> str:
@@ -151,8 +180,27 @@ def _gather(target: Path) -> None:
         known = name.startswith("libhsa-runtime64") or (libraries / name).exists()
         if path.is_file() and not known:
             shutil.copy(path, libraries / name)
+    former = libraries / LIBRARY.replace("7", str(_FORMER))
+    if former.is_file() and not (libraries / LIBRARY).exists():
+        (libraries / LIBRARY).symlink_to(former.name)
     if not (libraries / LIBRARY).is_file():
         raise AmdRuntimeError(f"{PACKAGE} has no {LIBRARY}")
+    # By this name hipGetProcAddress looks for itself.
+    (libraries / LIBRARY.removesuffix(".7")).symlink_to(LIBRARY)
+
+
+def _gather_sdk(target: Path, llvm: str) -> None:
+    """What compiling needs beside a compiler: HIP's headers, clang's for HIP, device libraries."""
+    root, sdk = target / "root" / "usr", target / "sdk"
+    resources = root / "lib" / f"llvm-{llvm}" / "lib" / "clang" / llvm
+    for source, name in (
+        (root / "include" / "hip", "include/hip"),
+        (resources / "include", "clang"),
+        (resources / "amdgcn" / "bitcode", "bitcode"),
+    ):
+        if not source.is_dir():
+            raise AmdRuntimeError(f"the packages have no {source.relative_to(target)}")
+        shutil.copytree(source, sdk / name)
 
 
 def _make_python(target: Path) -> None:
@@ -179,10 +227,18 @@ def _make_python(target: Path) -> None:
     _run([*command, *_PYTHON_PACKAGES])
 
 
-def _run(command: Sequence[str], environment: dict[str, str] | None = None) -> str:
+def _run(
+    command: Sequence[str], environment: dict[str, str] | None = None, cwd: Path | None = None
+) -> str:
     try:
         done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False, timeout=900
+            command,
+            env=environment,
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=900,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise AmdRuntimeError(f"{command[0]}: {error}") from None

@@ -31,6 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "virtual_device"
 GLIBC = "2.28"  # the oldest one that the libraries run with
 BASELINE = LEVELS[0]
+HSA_VERSION = "ROCR_1"  # of the symbols of AMD's HSA runtime
 # Sources that are worth a build per level: semantics, arithmetic and the interpreter's loop.
 HOT = ("numerics/", "isa/", "check/", "core/worker", "core/wave", "core/abi")
 COLD = ("isa/decode", "isa/print", "isa/tables", "isa/encoding_test", "isa/semantics_test")
@@ -331,12 +332,14 @@ def link(objects: Sequence[Path], library: Path) -> Path:
 def link_hsa_name(library: Path, named: Path, work_dir: Path) -> None:
     """Link what has the name of the HSA runtime, and nothing else, and needs one of the libraries.
 
-    Any of them, whatever is in it: they have one name for the dynamic linker.
+    Any of them, whatever is in it: they have one name for the dynamic linker. It has AMD's version
+    of the interface, without which the linker warns of every program.
     """
-    if named.exists():
-        return
-    empty = work_dir / "empty.cc"
+    empty, versions = work_dir / "empty.cc", work_dir / "hsa_versions.map"
     write_if_changed(empty, "")
+    write_if_changed(versions, f"{HSA_VERSION} {{}};\n")
+    if named.exists() and versions.stat().st_mtime <= named.stat().st_mtime:
+        return
     subprocess.run(
         [
             *compiler(BASELINE),
@@ -344,6 +347,7 @@ def link_hsa_name(library: Path, named: Path, work_dir: Path) -> None:
             "-s",
             "-nostdlib",
             f"-Wl,-soname,{named.name}",
+            f"-Wl,--version-script={versions}",
             "-Wl,--no-as-needed",
             "-Wl,-rpath,$ORIGIN",
             *(str(empty), str(library)),

@@ -87,7 +87,7 @@ class Finding:
             return "host call"
         if self.pc is None:
             return f"kernel {self.kernel}"
-        offset = "" if self.offset is None else f" (+{self.offset:#x})"
+        offset = "" if self.offset is None else f" ({self.offset:+#x})"
         return f"kernel {self.kernel} at {self.pc:#x}{offset}: {self.text}"
 
     @property

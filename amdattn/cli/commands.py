@@ -17,6 +17,7 @@ from amdattn.cli import (
     build,
     check,
     compare,
+    exec,
     explain,
     micro,
     operations,
@@ -40,6 +41,8 @@ for command in (
     operations.selftest,
 ):
     app.command()(command)
+# What follows the program is the program's.
+app.command("exec", context_settings={"allow_interspersed_args": False})(exec.execute)
 app.add_typer(explain.app, name="explain")
 bench.app.command(cls=bench_output.BenchCommand)(bench_gemm.gemm)
 bench.app.command("object", cls=bench_output.BenchCommand)(bench_object.bench_object)

@@ -37,6 +37,7 @@ OPTIONS = {
     "simulated_xcd": 0,
     "trace_events": 0,
     "warm_code": 1,
+    "complete": 0,
     **readings.NEUTRAL,
 }
 
@@ -94,6 +95,24 @@ def load_hsa(library: str) -> None:
         ctypes.CDLL(str(stub))
     except OSError as error:
         raise BindingError(f"{stub} cannot be the HSA runtime: {error}") from None
+    other = _other_hsa(stub)
+    if other:
+        raise BindingError(
+            f"this process has loaded another {native_libraries.HSA_NAME} before ({other}), which "
+            "AMD's HIP runtime would be given instead of the virtual device's: bind amdattn first"
+        )
+
+
+def _other_hsa(stub: Path) -> str:
+    """The file of an HSA runtime that is not the virtual device's, by which its name is taken."""
+    found = ctypes.CDLL(native_libraries.HSA_NAME, os.RTLD_NOLOAD | os.RTLD_NOW)
+    if hasattr(found, MARKER):
+        return ""
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
+        paths = [line.split(maxsplit=5)[-1].rstrip() for line in file]
+    files = [path for path in paths if os.path.basename(path).startswith("libhsa-runtime64")]
+    others = [path for path in files if os.path.realpath(path) != os.path.realpath(stub)]
+    return others[0] if others else "from a file of another name"
 
 
 def shipped_library(level: str) -> Path:

@@ -32,7 +32,8 @@ _PARTITION_FILES = ("current_compute_partition", "current_memory_partition")
 _PACKAGES = ("hip-python", "rocm-bindings-hip", "rocm-bindings-core", "numpy", "ml_dtypes")
 # That change what a runtime does. Others may hold what is nobody's business.
 _VARIABLES = (
-    *("AMDATTN_DEVICE", "AMDATTN_KERNEL_DIR", "AMDATTN_VDEV_LIBRARY", "ROCM_PATH", "HIP_PATH"),
+    *("AMDATTN_DEVICE", "AMDATTN_RUNTIME", "AMDATTN_KERNEL_DIR", "AMDATTN_VDEV_LIBRARY"),
+    *("ROCM_PATH", "HIP_PATH"),
     *("HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"),
     *("HSA_OVERRIDE_GFX_VERSION", "HSA_XNACK", "HSA_ENABLE_SDMA", "HIP_LAUNCH_BLOCKING"),
     "AMDATTN_KERNARG_PRELOAD",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from types import SimpleNamespace
 
@@ -198,6 +199,9 @@ def test_indices_are_those_of_numpy() -> None:
         np.testing.assert_array_equal(found.numpy(), expected)
 
 
+GONE = 7  # a stream that was destroyed, as hipStreamGetDevice says
+
+
 @pytest.mark.parametrize(
     ("answers", "capturing", "left"),
     [
@@ -208,6 +212,7 @@ def test_indices_are_those_of_numpy() -> None:
         ({3: (400, 1), 5: (0, 0)}, False, {5}),  # destroyed
         ({3: ValueError, 5: (0, 0)}, False, {5}),
         ({3: ValueError, 5: (0, 1)}, True, {5}),
+        ({GONE: (0, 1), 5: (0, 0)}, False, {5}),  # AMD's runtime would read what it was
     ],
 )
 def test_streams_that_are_captured_and_that_are_gone(
@@ -231,7 +236,9 @@ def test_streams_that_are_captured_and_that_are_gone(
     )
     streams = set(answers)
     monkeypatch.setattr(stream_calls, "_streams", streams)
+    hip.hipStreamGetDevice = lambda stream: (709 if stream == GONE else 0, 0)
     asked = SimpleNamespace(hip=hip)
+    asked.is_gone = functools.partial(runtime.Runtime.is_gone, asked)
     assert runtime.Runtime.any_capturing(asked) is capturing  # type: ignore[arg-type]
     if not capturing:
         assert streams == left and len(forgotten) == len(answers) - len(left)

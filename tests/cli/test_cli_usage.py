@@ -153,6 +153,8 @@ WRITERS = [
     (("build", "k.hip"), "--output"),
     (("build", "k.hip"), "--assembly"),
     (("selftest",), "--report"),
+    (("exec", "true"), "--findings"),
+    (("exec", "true"), "--profiles"),
 ]
 
 
@@ -202,11 +204,14 @@ def test_a_file_that_cannot_be_written(
     (tmp_path / "k.hip").write_text("")
     before = sorted(tmp_path.iterdir())
     (folder := tmp_path / "folder").mkdir()
+    # What follows the program of exec is the program's.
+    args, rest = (args[:1], args[1:]) if args[0] == "exec" else (args, ())
     for path, why in ((folder, "it is a folder"), (folder / ("x" * 300), "File name too long")):
-        status, _, err = amdattn_command(*args, option, path, folder=tmp_path)
+        status, _, err = amdattn_command(*args, option, path, *rest, folder=tmp_path)
         assert status == 2 and f"{option}='{path}' cannot be written: {why}" in err, err
     if option != "--table":  # whose folder is made
-        status, _, err = amdattn_command(*args, option, folder / "a" / "b", folder=tmp_path)
+        path = folder / "a" / "b"
+        status, _, err = amdattn_command(*args, option, path, *rest, folder=tmp_path)
         assert status == 2 and f"there is no folder {folder / 'a'}" in err
     assert sorted(tmp_path.iterdir()) == sorted([*before, folder]) and not any(folder.iterdir())
 

@@ -258,15 +258,18 @@ int hipModuleLoadData(size_t* module, const void* image) {
 }
 int hipModuleUnload(size_t module) { return (void)module, abort(), 0; }
 
+// AMD's runtime of ROCm 6 ends the process where another device is current.
 int hipModuleGetFunction(char** function, size_t module, const char* name) {
+  if ((int)module - 1 != current_device) abort();
   function_devices[num_functions % kMaxFunctions] = (int)module - 1;
   *function = functions[num_functions++ % kMaxFunctions];
   strcpy(*function, name);
   return result(0);
 }
 
+// AMD's runtime takes the device from the thread, and crashes where that is another one.
 int hipFuncGetAttribute(int* value, int attribute, const char* function) {
-  (void)function;
+  if (function_devices[(function - functions[0]) / sizeof *functions] != current_device) abort();
   *value = attribute == 0 ? option("MAX_LANES", kAttributeMissing) : option("SHARED", 0);
   return result(option("MAX_LANES", kAttributeMissing) == kAttributeMissing ? kNotSupported : 0);
 }

@@ -13,13 +13,13 @@ PREAMBLE = """
 import ctypes, os, sys, time
 sys.path.insert(0, {root!r})
 from tests.support import hip_runtime
-hip = hip_runtime.Runtime({library!r})
+hip = hip_runtime.Runtime({library!r}, {device!r})
 """
 
 
 def run(hip: Any, body: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
     """Run `body` after PREAMBLE, with the library of `hip`."""
-    preamble = PREAMBLE.format(root=str(ROOT), library=hip.path)
+    preamble = PREAMBLE.format(root=str(ROOT), library=hip.path, device=hip.device_path)
     return subprocess.run(
         [sys.executable, "-c", preamble + textwrap.dedent(body)],
         capture_output=True,

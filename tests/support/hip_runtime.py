@@ -8,6 +8,7 @@ import os
 import struct
 from typing import Any
 
+from amdattn.device import virtual_library
 from tests.support.image_builder import Image, descriptor, kernel_metadata
 
 # gfx942 code, as LLVM's assembler encodes it. Kernarg: s[0:1] -> {u32* out; u32 value;}.
@@ -28,6 +29,9 @@ CODE = {
     "mfma_ds": "80020c7e0000cad3040d020400006cd8060000077fc08cbf" + ENDPGM,
     # m0 = 0; global_load_lds_dword of out[lane]; v2 = value
     "load_to_lds": LOAD_ARGS + "8000fcbe0080a8dc010004000602047e" + ENDPGM,
+    # out[64 workgroup + lane of the wave] = v0, the work-item's id
+    "ids": "000106c00000000001008cd2c100010001008dd2c10202000286038e03020268820202247fc08cbf"
+    "008070dc01000400" + ENDPGM,
     # s_branch to itself
     "forever": "ffff82bf",
     # no instruction has this encoding
@@ -121,8 +125,11 @@ class Runtime:
     """The bound `hip` module with helpers around it."""
 
     def __init__(self, path: str, device: str = "") -> None:
-        self.path = path
+        """`device`: the virtual device's library where `path` is AMD's runtime on it."""
+        self.path, self.device_path = path, device
         self.is_amd = bool(device)
+        if device:
+            virtual_library.load_hsa(device)
         self.hip = bind(path)
         self.lib = ctypes.CDLL(path)
         self.device = ctypes.CDLL(device or path)
@@ -163,6 +170,10 @@ class Runtime:
     @property
     def report(self) -> str:
         return str(self.device.amdattn_vdev_last_report().decode())
+
+    def says(self, text: str) -> bool:
+        """Whether the report of what was refused has a text; AMD's runtime has no reports."""
+        return self.is_amd or text in self.report
 
     def counter(self, name: str) -> int:
         return int(self.device.amdattn_vdev_counter(name.encode()))

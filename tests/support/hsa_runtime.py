@@ -121,11 +121,14 @@ class Hsa:
         timeout = int(seconds * 1e9)
         return int(self.lib.hsa_signal_wait_scacquire(signal, EQUAL, 0, timeout, 0))
 
-    def kernel(self, image: bytes, name: bytes = b"k.kd") -> tuple[int, int]:
+    def kernel(
+        self, image: bytes, name: bytes = b"k.kd", gpu: int | None = None
+    ) -> tuple[int, int]:
         """(executable, kernel object) of an image."""
         reader = self.made("hsa_code_object_reader_create_from_memory", image, len(image))
         executable = self.made("hsa_executable_create_alt", 1, 0, None)
-        self.made("hsa_executable_load_agent_code_object", executable, self.gpu, reader, None)
+        agent = self.gpu if gpu is None else gpu
+        self.made("hsa_executable_load_agent_code_object", executable, agent, reader, None)
         assert self.lib.hsa_executable_freeze(executable, None) == SUCCESS
         symbol = self.made("hsa_executable_get_symbol_by_name", executable, name, None)
         return executable, self.made("hsa_executable_symbol_get_info", symbol, KERNEL_OBJECT)
@@ -134,13 +137,14 @@ class Hsa:
 class Queue:
     """A queue, and what its error handler was told."""
 
-    def __init__(self, hsa: Hsa) -> None:
+    def __init__(self, hsa: Hsa, gpu: int | None = None) -> None:
         self.hsa = hsa
         self.errors: list[int] = []
         self._on_error = ON_ERROR(lambda status, _queue, _data: self.errors.append(status))
         unused = 0xFFFFFFFF
         self.handle = hsa.made(
-            "hsa_queue_create", hsa.gpu, PACKETS, 0, self._on_error, None, unused, unused
+            *("hsa_queue_create", hsa.gpu if gpu is None else gpu, PACKETS, 0),
+            *(self._on_error, None, unused, unused),
         )
         fields = struct.unpack("<IIQQIIQ", ctypes.string_at(self.handle, 40))
         _, _, self.base, self.doorbell, self.size, _, self.id = fields
@@ -161,14 +165,20 @@ def dispatch(
     kernel_object: int,
     kernarg: int,
     signal: int = 0,
-    lanes: int = 64,
-    grid: int | None = None,
+    lanes: int | tuple[int, ...] = 64,
+    grid: int | tuple[int, ...] | None = None,
     group_bytes: int = 0,
 ) -> bytes:
-    """A packet of one dimension."""
+    """A packet; its workgroups have `lanes`, which is also what the grid has by default."""
+
+    def sizes(size: int | tuple[int, ...]) -> tuple[int, ...]:
+        axes = (size,) if isinstance(size, int) else size
+        return (*axes, 1, 1)[:3]
+
+    dimensions = 1 if isinstance(lanes, int) else len(lanes)
     return struct.pack(
         "<HHHHHHIIIIIQQQQ",
-        *(DISPATCH | 1 << 8, 1, lanes, 1, 1, 0, lanes if grid is None else grid, 1, 1),
+        *(DISPATCH | 1 << 8, dimensions, *sizes(lanes), 0, *sizes(lanes if grid is None else grid)),
         *(0, group_bytes, kernel_object, kernarg, 0, signal),
     )
 

@@ -2,6 +2,7 @@
 
 `python -m tests.support.lds_sizes gfx950 SIZE...` prints, as JSON, of each dynamic size HIP's error
 of a launch and whether the last dwords held, and how many workgroups a CU takes of it.
+`--image=FILE` is the kernel, compiled: a process may lack the compiler.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ import numpy as np
 from build_scripts.toolchain import LLVM22, compile_hip
 from tests.support.paths import ROOT, TESTS
 
+IMAGE = "--image="
 SOURCE = TESTS / "virtual_device" / "hip" / "lds_sizes.hip"
 
 
@@ -35,13 +38,15 @@ def launches(arch: str, sizes: Sequence[int]) -> dict[str, Any]:
 def main() -> None:
     import tests.conftest  # noqa: F401  (chooses the virtual device)
 
-    arch, *sizes = sys.argv[1:]
+    arch, *sizes = (word for word in sys.argv[1:] if not word.startswith(IMAGE))
+    images = [word.removeprefix(IMAGE) for word in sys.argv[1:] if word.startswith(IMAGE)]
     os.environ["AMDATTN_DEVICE"] = f"virtual:{arch}"
     from tests.support.gpu import Gpu
 
     gpu = Gpu()
     hip = gpu.hip
-    module = gpu.call("hipModuleLoadData", compile_hip(SOURCE, LLVM22, arch).code_object)
+    code = Path(images[0]).read_bytes() if images else compile_hip(SOURCE, LLVM22, arch).code_object
+    module = gpu.call("hipModuleLoadData", code)
     function = gpu.call("hipModuleGetFunction", module, b"last_dwords")
     zeros = np.zeros(64, np.uint32)
     found = {}

@@ -22,6 +22,7 @@ std::string_view mode(const Product& product, u32 num_xcds) {
 struct Played {
   std::mutex mutex;
   std::optional<Machine> machine;
+  u32 num_gpus = 1;
   bool exists = false;
 };
 Played& played() {
@@ -73,6 +74,20 @@ bool play(const Machine& machine) {
   if (state.exists) return false;
   state.machine = machine;
   return true;
+}
+
+bool play_gpus(u32 count) {
+  Played& state = played();
+  std::lock_guard lock(state.mutex);
+  if (state.exists || count == 0 || count > kMaxGpus) return false;
+  state.num_gpus = count;
+  return true;
+}
+
+u32 num_played_gpus() {
+  Played& state = played();
+  std::lock_guard lock(state.mutex);
+  return state.num_gpus;
 }
 
 bool is_machine_decided() {

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "check/coherence.h"
+#include "core/worker.h"
 
 namespace vdev {
 namespace {
@@ -22,6 +23,16 @@ int lane_of(const FootprintPart& part, u64 address) {
     if (at < dword + 4 && dword < at + part.bytes) return part.scalar ? -1 : lane;
   }
   return -1;
+}
+
+// Whether an address is of the buffer through which kernels call the host. It is a list without
+// locks: AMD's device library reads an entry that others may have taken meanwhile, and asks
+// afterwards whether they have.
+bool is_of_hostcall(const LaunchState& launch, const Step& step, u64 address) {
+  const u64 buffer = hostcall_buffer(launch);
+  if (buffer == 0) return false;
+  const auto allocation = step.wave.workgroup->worker->memory().find(buffer);
+  return allocation && allocation->contains(address, 1);
 }
 
 }  // namespace
@@ -144,6 +155,7 @@ bool Coherence::leaves_as_is(const Step& step, const FootprintPart& part, u64 ad
 // A store or atomic against an earlier access by another wave to the same bytes.
 void Coherence::report_race(const Accessor& by, const FootprintPart& part, u64 address, u32 bytes,
                             const Event& e, bool other_reads) {
+  if (is_of_hostcall(launch_, by.step, address)) return;
   const u64 producer = by.step.report.pc(launch_.code.insts[e.inst]);
   // Memory holds the other value, but for atomics and for stores with sc1, which may be late.
   const bool same = !other_reads && !e.atomic && e.scope != Scope::kAgent &&
@@ -212,6 +224,7 @@ bool Coherence::worn_out(Accessor& by, u32 id) {
 
 void Coherence::report_read(const Step& step, const Inst& inst, FindingKind kind, const Event& e,
                             int lane, u64 address, const std::string& reason) {
+  if (is_of_hostcall(launch_, step, address)) return;
   const u64 producer = step.report.pc(launch_.code.insts[e.inst]);
   step.report.add(step.wave, inst, kind, producer, [&](Finding& f) {
     f.lane = lane;

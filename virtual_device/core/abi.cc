@@ -33,13 +33,20 @@ void hide_unallocated(Wave& wave) {
 u64 hidden_value(const LaunchState& state, ArgKind kind) {
   const Dim3& groups = state.launch.num_workgroups;
   const Dim3& size = state.launch.workgroup_size;
+  const Dim3& remainder = state.launch.remainder;
   switch (kind) {
-    case ArgKind::kHiddenBlockCountX:
-      return groups.x;
+    case ArgKind::kHiddenBlockCountX:  // of whole workgroups
+      return groups.x - (remainder.x != 0);
     case ArgKind::kHiddenBlockCountY:
-      return groups.y;
+      return groups.y - (remainder.y != 0);
     case ArgKind::kHiddenBlockCountZ:
-      return groups.z;
+      return groups.z - (remainder.z != 0);
+    case ArgKind::kHiddenRemainderX:
+      return remainder.x;
+    case ArgKind::kHiddenRemainderY:
+      return remainder.y;
+    case ArgKind::kHiddenRemainderZ:
+      return remainder.z;
     case ArgKind::kHiddenGroupSizeX:
       return size.x;
     case ArgKind::kHiddenGroupSizeY:
@@ -56,7 +63,7 @@ u64 hidden_value(const LaunchState& state, ArgKind kind) {
       return kSharedBase >> 32;
     case ArgKind::kHiddenQueuePtr:
       return state.queue_address;
-    // Grids are whole workgroups, offsets are zero, and the device offers no host services.
+    // Offsets are zero, and the device offers no host services.
     default:
       return 0;
   }
@@ -76,9 +83,19 @@ void fill_hidden_arguments(LaunchState& state) {
   }
 }
 
+u64 hostcall_buffer(const LaunchState& state) {
+  u64 buffer = 0;
+  for (const KernelArg& arg : state.kernel().args) {
+    if (arg.kind != ArgKind::kHiddenHostcallBuffer) continue;
+    if (u64{arg.offset} + sizeof buffer > state.kernarg.size()) break;
+    std::memcpy(&buffer, state.kernarg.data() + arg.offset, sizeof buffer);
+  }
+  return buffer;
+}
+
 void initialise_wave(const LaunchState& state, const Workgroup& workgroup, Wave& wave) {
   const Kernel& k = state.kernel();
-  const Dim3& size = state.launch.workgroup_size;
+  const Dim3 size = state.launch.size_of(workgroup.id);
   const u32 poison = kPoison ^ static_cast<u32>(state.options.seed);
 
   wave.num_vector_registers = k.num_vgprs + k.num_agprs;

@@ -1,6 +1,7 @@
 #include "core/device.h"
 
 #include <algorithm>
+#include <bit>
 #include <condition_variable>
 #include <cstdio>
 #include <list>
@@ -16,12 +17,36 @@
 namespace vdev {
 namespace {
 
-constexpr u64 kScratchMemory = u64{4} << 30;  // of all workgroups that are resident
+constexpr u64 kScratchMemory = u64{4} << 30;   // of all workgroups that are resident
+constexpr u64 kLeastAddresses = u64{1} << 40;  // of addresses, so that freed ones rest for long
 
 // What an allocation in granules takes.
 u64 granules(u64 count, u64 granule) { return (count + granule - 1) / granule * granule; }
 
+// The size of the last workgroup along an axis.
+u32 last(u32 workgroup_size, u32 remainder) { return remainder ? remainder : workgroup_size; }
+
 }  // namespace
+
+Dim3 workgroups_of(const Dim3& grid_lanes, const Dim3& workgroup_size) {
+  const auto count = [](u32 lanes, u32 size) { return lanes / size + (lanes % size != 0); };
+  return {count(grid_lanes.x, workgroup_size.x), count(grid_lanes.y, workgroup_size.y),
+          count(grid_lanes.z, workgroup_size.z)};
+}
+
+Dim3 Launch::size_of(const Dim3& id) const {
+  const Dim3 &count = num_workgroups, &size = workgroup_size;
+  return {id.x + 1 == count.x ? last(size.x, remainder.x) : size.x,
+          id.y + 1 == count.y ? last(size.y, remainder.y) : size.y,
+          id.z + 1 == count.z ? last(size.z, remainder.z) : size.z};
+}
+
+Dim3 Launch::grid_lanes() const {
+  const Dim3 &count = num_workgroups, &size = workgroup_size;
+  return {(count.x - 1) * size.x + last(size.x, remainder.x),
+          (count.y - 1) * size.y + last(size.y, remainder.y),
+          (count.z - 1) * size.z + last(size.z, remainder.z)};
+}
 
 u64 LaunchState::workgroup_at(u64 position) const {
   if (!observer || !options.seed) return position;
@@ -128,9 +153,11 @@ class Device::Workers {
   bool stopping_ = false;
 };
 
-Device::Device(const Machine& machine)
+Device::Device(const Machine& machine, u32 num_gpus)
     : machine_(machine),
-      memory_(machine.memory_bytes()),
+      num_gpus_(num_gpus),
+      memory_(machine.memory_bytes() * num_gpus,
+              std::max(kLeastAddresses, std::bit_ceil(2 * machine.memory_bytes() * num_gpus))),
       workers_(std::make_unique<Workers>(*this)) {}
 Device::~Device() = default;
 
@@ -206,9 +233,10 @@ void write_packet(const LaunchState& state, std::byte* host) {
   packet.workgroup_size_x = static_cast<u16>(launch.workgroup_size.x);
   packet.workgroup_size_y = static_cast<u16>(launch.workgroup_size.y);
   packet.workgroup_size_z = static_cast<u16>(launch.workgroup_size.z);
-  packet.grid_size_x = launch.num_workgroups.x * launch.workgroup_size.x;
-  packet.grid_size_y = launch.num_workgroups.y * launch.workgroup_size.y;
-  packet.grid_size_z = launch.num_workgroups.z * launch.workgroup_size.z;
+  const Dim3 grid = launch.grid_lanes();
+  packet.grid_size_x = grid.x;
+  packet.grid_size_y = grid.y;
+  packet.grid_size_z = grid.z;
   packet.private_segment_size = launch.kernel->scratch_bytes;
   packet.group_segment_size = state.lds_bytes;
   packet.kernel_object = launch.kernel->descriptor_address;
@@ -223,10 +251,12 @@ void write_packet(const LaunchState& state, std::byte* host) {
 
 }  // namespace
 
-void Device::abort(const std::string& why) {
+void Device::abort(const std::string& why, u64 queue_address) {
   std::lock_guard lock(running_mutex_);
-  for (LaunchState* state : running_)
+  for (LaunchState* state : running_) {
+    if (queue_address && queue_address != state->queue_address) continue;
     state->fault(FaultKind::kAborted, "aborted: " + why + "\n  kernel " + state->kernel().name);
+  }
 }
 
 // Says that a launch is running, while it is.

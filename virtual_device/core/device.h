@@ -22,6 +22,9 @@ struct Dim3 {
   u64 count() const { return u64{x} * y * z; }
 };
 
+// How many workgroups a grid has; its last one along an axis may be a partial one.
+Dim3 workgroups_of(const Dim3& grid_lanes, const Dim3& workgroup_size);
+
 // Where a dispatch that comes from a queue has its packet, arguments and queue: in memory that the
 // device sees.
 struct QueuedDispatch {
@@ -35,9 +38,14 @@ struct Launch {
   const Kernel* kernel = nullptr;
   Dim3 num_workgroups;
   Dim3 workgroup_size;
+  Dim3 remainder{0, 0, 0};  // lanes of the last workgroup along an axis if it is partial, else 0
+  u32 gpu = 0;              // which GPU runs it: what it reaches is Allocation::gpus
   u32 dynamic_lds_bytes = 0;
   std::vector<u8> kernarg;  // explicit arguments at their metadata offsets; kernarg_bytes long
   std::optional<QueuedDispatch> queued;
+
+  Dim3 size_of(const Dim3& workgroup_id) const;
+  Dim3 grid_lanes() const;
 };
 
 enum class FaultKind : u8 {
@@ -77,13 +85,15 @@ struct Counters {
 
 class Device {
  public:
-  explicit Device(const Machine& machine);
+  // `num_gpus` alike, each with as much memory, which are one for workers and counters.
+  explicit Device(const Machine& machine, u32 num_gpus = 1);
   ~Device();
 
   Memory& memory() { return memory_; }
   const Machine& machine() const { return machine_; }
   const Arch& arch() const { return *machine_.arch; }
   const Limits& limits() const { return machine_.arch->limits; }
+  u32 num_gpus() const { return num_gpus_; }
   DeviceOptions& options() { return options_; }  // read at the start of every launch
   Counters& counters() { return counters_; }
   // Who watches the launches that start from now on; null: nobody.
@@ -100,8 +110,9 @@ class Device {
     executor_context_ = context;
   }
 
-  // Ends every launch that is running: they fault with kAborted and this text.
-  void abort(const std::string& why);
+  // Ends every launch that is running, or those of one queue: they fault with kAborted and this
+  // text.
+  void abort(const std::string& why, u64 queue_address = 0);
 
   // Runs a launch to its end. Blocking; callable from several threads at once: workgroups of
   // concurrent launches share the workers. Never throws, never takes the process down.
@@ -117,6 +128,7 @@ class Device {
   LaunchResult run(const Launch& launch);
 
   const Machine machine_;
+  const u32 num_gpus_;
   DeviceOptions options_;
   Counters counters_;
   Memory memory_;

@@ -61,6 +61,8 @@ struct LaunchState {
 
 // Writes the hidden arguments of the launch into its kernarg segment.
 void fill_hidden_arguments(LaunchState& state);
+// The buffer through which a launch calls the host, as printf of a kernel does; 0: it has none.
+u64 hostcall_buffer(const LaunchState& state);
 // Registers of a wave at its first instruction, by the kernel descriptor.
 void initialise_wave(const LaunchState& state, const Workgroup& workgroup, Wave& wave);
 

@@ -4,6 +4,7 @@
 // GPU. The bytes live in a second reserved range at a constant distance. Host memory that was
 // registered or allocated through the runtime appears at its own host address (bias 0): allocated
 // host and managed memory comes from a third range, where only live allocations are accessible.
+// Device memory may also be a file, which is mapped into ranges of addresses that were reserved.
 // Host memory that is borrowed for the length of a call appears at its own address as well: any
 // number of borrowers may have ranges of it that overlap.
 #pragma once
@@ -13,6 +14,7 @@
 #include <map>
 #include <optional>
 #include <shared_mutex>
+#include <utility>
 #include <vector>
 
 #include "core/memory_observer.h"
@@ -39,6 +41,9 @@ struct Allocation {
   u32 flags = 0;            // as given to the allocating call
   u64 id = 0;               // unique, never reused
   bool registered = false;  // host memory of the application, which it may unmap at any time
+  bool mapped = false;      // bytes of a file, in a range that was reserved
+  u64 gpus = ~u64{0};       // which of the GPUs see it, a bit each
+  bool is_seen_by(u32 gpu) const { return gpus >> gpu & 1; }
   bool contains(u64 address, u64 bytes) const {
     return address >= base && bytes <= size && address - base <= size - bytes;
   }
@@ -66,15 +71,35 @@ class Memory {
   bool register_host(void* host, u64 size, u32 flags);
   bool unregister_host(void* host);
   // Makes [host, host+size) visible at the same address until it is given back as often as it was
-  // borrowed. False when it is empty or touches an allocation.
-  bool borrow(u64 host, u64 size);
+  // borrowed. False when it is empty or touches an allocation. `registered`: not for the length of
+  // a call, so that the application may unmap it before it is given back.
+  bool borrow(u64 host, u64 size, bool registered = false);
   bool give_back(u64 host, u64 size);
-  // Registered host memory that the application has unmapped or write-protected since, if any.
+  // Registered host memory that the application has unmapped since, if any, or write-protected
+  // unless it is borrowed.
   std::optional<Allocation> lost_registration() const;
   // `address` must be a base. False when it is not one (double free and registered host memory
   // included). The pages go back to the system; for host and managed memory the caller must have
   // drained the device first, because a later access by address faults.
   bool free(u64 address);
+  // Which GPUs see the allocation at this base from now on; false when it is none.
+  bool show_to(u64 address, u64 gpus);
+
+  // Address space of the device, whole pages and fenced, in which there is nothing before something
+  // is mapped there. Returns nothing when the address range is exhausted.
+  std::optional<u64> reserve(u64 size, u64 alignment = kMemoryPage);
+  // False: no range begins there, or something is mapped in it.
+  bool release(u64 base);
+  // The reserved range that holds `address`, as its base and its bytes.
+  std::optional<std::pair<u64, u64>> reserved_range(u64 address) const;
+  // Memory of the device that is a file has its bytes appear at `base`, where nothing may be mapped
+  // yet, within one reserved range; `fill` says what the file holds. Neighbours are one allocation
+  // for whoever looks for an address.
+  bool map(u64 base, u64 size, int file, Fill fill);
+  bool unmap(u64 base, u64 size);  // exactly what was mapped at once
+  // Counts memory of files as used. False: so much is not left.
+  bool charge(u64 bytes);
+  void discharge(u64 bytes) { used_.fetch_sub(bytes, std::memory_order_relaxed); }
 
   // The live allocation that holds `address`, if any; the nearest one below or above for reports.
   std::optional<Allocation> find(u64 address) const;
@@ -82,6 +107,8 @@ class Memory {
   // True when `address` was inside an allocation that has been freed since, and not beside one
   // that has taken its place.
   bool was_freed(u64 address) const;
+  // True in a reserved range where nothing is mapped.
+  bool is_unmapped(u64 address) const;
 
   u64 capacity() const { return capacity_; }
   u64 used() const { return used_.load(std::memory_order_relaxed); }
@@ -106,9 +133,12 @@ class Memory {
   std::optional<u64> place(Range& range, u64 bytes);    // with mutex_ held
   void retire(std::map<u64, Allocation>::iterator it);  // with mutex_ held
   bool touches_live(u64 base, u64 last) const;          // with mutex_ held
+  // With mutex_ held: end() where no reserved range holds `address`.
+  std::map<u64, u64>::const_iterator range_at(u64 address) const;
+  Allocation with_neighbours(std::map<u64, Allocation>::const_iterator it) const;  // the same
   // With mutex_ held: of what is borrowed there, that which reaches farthest.
   const Allocation* borrowed_at(u64 address) const;
-  bool reserved(u64 first, u64 last) const;
+  bool is_own(u64 first, u64 last) const;
 
   Range device_, host_;
   i64 bias_ = 0;  // of device memory
@@ -120,6 +150,7 @@ class Memory {
 
   mutable std::shared_mutex mutex_;  // guards everything below, and the cursors
   std::map<u64, Allocation> live_;   // by base
+  std::map<u64, u64> ranges_;        // that were reserved: bytes by base
   // Few, and only as long as calls last, so that looking through them is quick.
   std::vector<Allocation> borrowed_;
   std::deque<Allocation> freed_;  // newest last, bounded

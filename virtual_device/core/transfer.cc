@@ -48,7 +48,9 @@ std::string describe_transfer(const Memory& memory, u64 address, u64 bytes, cons
                         static_cast<unsigned long long>(bytes),
                         static_cast<unsigned long long>(address));
   const auto rest = sizeof text - static_cast<size_t>(n);
-  if (memory.was_freed(address)) {
+  if (memory.is_unmapped(address)) {
+    std::snprintf(text + n, rest, "nothing is mapped there in a reserved range");
+  } else if (memory.was_freed(address)) {
     std::snprintf(text + n, rest, "the memory has been freed");
   } else if (const auto near = memory.nearest(address)) {
     std::snprintf(text + n, rest, "outside the nearest allocation [0x%llx, 0x%llx)",

@@ -1,5 +1,6 @@
 #include "core/wave.h"
 
+#include <bit>
 #include <cstdio>
 
 #include "core/launch_state.h"
@@ -33,7 +34,11 @@ void Workgroup::global_fault(u64 address, u64 bytes, Access access, int lane) {
   std::snprintf(text, sizeof text, "%s of %llu bytes at 0x%llx is outside every allocation", verb,
                 static_cast<unsigned long long>(bytes), static_cast<unsigned long long>(address));
   std::string message = text;
-  if (memory.was_freed(address)) message += " (the allocation there was freed)";
+  if (memory.is_unmapped(address))
+    message += memory.was_freed(address) ? " (what was mapped there has been unmapped)"
+                                         : " (nothing is mapped there in a reserved range)";
+  else if (memory.was_freed(address))
+    message += " (the allocation there was freed)";
   if (const auto near = memory.nearest(address)) {
     const bool above = address >= near->base;
     std::snprintf(
@@ -44,6 +49,11 @@ void Workgroup::global_fault(u64 address, u64 bytes, Access access, int lane) {
         above ? "past the start of" : "before");
     message += text;
   }
+  const u32 gpu = launch->launch.gpu;
+  if (const auto found = memory.find(address); found && !found->is_seen_by(gpu))
+    message = std::string(verb) + " by GPU " + std::to_string(gpu) +
+              " of memory to which it has no access, as GPU " +
+              std::to_string(std::countr_zero(found->gpus)) + " has";
   raise(FaultKind::kIllegalAddress, std::move(message), lane, address);
 }
 

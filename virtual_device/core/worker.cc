@@ -22,6 +22,9 @@ constexpr u32 kIdleSlices = 64;               // without an end, of each: they w
 // Of a thread's own time, as others have had about as much, however busy the machine is: a host
 // thread or another stream may still write.
 constexpr u64 kSpinGraceNs = 1'000'000'000;
+// As many times that where the kernel asks the host itself, which prints for it: whoever reads what
+// is printed may be slow.
+constexpr u64 kHostPatience = 32;
 
 constexpr const char* kNoHostMemory = "not enough resources: no host memory for the launch";
 
@@ -68,9 +71,16 @@ std::byte* Worker::translate(u64 address, u64 bytes) {
     cache_epoch_ = epoch;
   }
   const auto found = device_.memory().find(address);
-  if (!found || !found->contains(address, bytes)) return nullptr;
+  if (!found || !found->contains(address, bytes) || !found->is_seen_by(gpu_)) return nullptr;
   cache_[cache_next_++ % kCacheSize] = *found;
   return found->host(address);
+}
+
+// What another GPU sees was looked up for that one.
+void Worker::become(u32 gpu) {
+  if (gpu == gpu_) return;
+  gpu_ = gpu;
+  for (Allocation& a : cache_) a = Allocation{};
 }
 
 Wave* Worker::take_wave() {
@@ -115,20 +125,22 @@ Worker::Resident::~Resident() {
 std::unique_ptr<Worker::Resident> Worker::make(const std::shared_ptr<LaunchState>& launch,
                                                u64 position) {
   const u64 flat = launch->workgroup_at(position);
+  const Dim3& groups = launch->launch.num_workgroups;
+  const Dim3 id = {static_cast<u32>(flat % groups.x), static_cast<u32>(flat / groups.x % groups.y),
+                   static_cast<u32>(flat / groups.x / groups.y)};
+  const u32 num_waves =  // a partial workgroup has fewer
+      static_cast<u32>((launch->launch.size_of(id).count() + kLanes - 1) / kLanes);
   auto resident = std::make_unique<Resident>(*this);
   resident->launch = launch;
   resident->random = launch->options.seed * 0x9e3779b97f4a7c15 ^ (flat + 1) * 0xd1b54a32d192ed03;
   if (launch->starves)
-    resident->starvation =
-        Starvation(next_random(resident->random) >> 16, launch->waves_per_workgroup);
+    resident->starvation = Starvation(next_random(resident->random) >> 16, num_waves);
   Workgroup& wg = resident->workgroup;
   wg.launch = launch.get();
   wg.worker = this;
-  const Dim3& groups = launch->launch.num_workgroups;
   wg.flat_id = flat;
-  wg.id = {static_cast<u32>(flat % groups.x), static_cast<u32>(flat / groups.x % groups.y),
-           static_cast<u32>(flat / groups.x / groups.y)};
-  wg.num_waves = launch->waves_per_workgroup;
+  wg.id = id;
+  wg.num_waves = num_waves;
   wg.waves.reserve(wg.num_waves);
   wg.lds.assign(launch->lds_bytes, 0xff);  // NaN in every float format
   const u32 scratch = launch->kernel().scratch_bytes;
@@ -187,6 +199,7 @@ Workgroup* Worker::admit(const std::shared_ptr<LaunchState>& launch, u64 positio
 }
 
 bool Worker::step(Wave& wave) {
+  become(wave.workgroup->launch->launch.gpu);
   try {
     run_wave(wave, 1);
     return true;
@@ -242,6 +255,7 @@ Worker::Slice Worker::run(Resident& resident) {
   mxcsr_ = _mm_getcsr();
   const u32 host_mxcsr = mxcsr_;
   Slice result = Slice::kExpired;
+  become(resident.launch->launch.gpu);
   try {
     const std::atomic<bool>& faulted = resident.launch->faulted;  // elsewhere, or aborted
     while (used < kSliceInstructions && !looping && !slept &&
@@ -444,11 +458,13 @@ void Worker::check_watchdog(Resident& resident, bool looping) {
     resident.slices_to_proof = resident.proof_interval = 1;
     return;
   }
-  if (wg.instructions - wg.instructions_at_progress > launch.options.max_instructions) {
+  const u64 idle = wg.instructions - wg.instructions_at_progress;
+  const u64 most = launch.options.max_instructions;
+  if (idle > most && (hostcall_buffer(launch) == 0 || idle / kHostPatience > most)) {
     char text[160];
     std::snprintf(text, sizeof text,
                   "ran %llu instructions while no memory changed and no wave ended",
-                  static_cast<unsigned long long>(wg.instructions - wg.instructions_at_progress));
+                  static_cast<unsigned long long>(idle));
     raise(FaultKind::kRunaway, text);
   }
   if (!looping || --resident.slices_to_proof > 0) return;
@@ -464,7 +480,8 @@ void Worker::check_watchdog(Resident& resident, bool looping) {
   const u64 started = std::min(launch.next.load(), launch.num_workgroups);
   const bool room =
       launch.resident.load() < launch.resident_limit && started < launch.num_workgroups;
-  if (!room && thread_ns() - wg.spinning_since_ns > kSpinGraceNs) {
+  const u64 spun_ns = thread_ns() - wg.spinning_since_ns;
+  if (!room && spun_ns > kSpinGraceNs * (hostcall_buffer(launch) ? kHostPatience : 1)) {
     u32 waiting = 0;
     for (Wave* wave : wg.waves) waiting += wave->state == WaveState::kAtBarrier;
     char text[200];

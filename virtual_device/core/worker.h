@@ -85,6 +85,7 @@ struct Worker {
   void check_watchdog(Resident& resident, bool looping);
   void end_a_starvation(LaunchState& launch);
   Wave* take_wave();
+  void become(u32 gpu);  // whose launch it goes on with
 
   Device& device_;
   const Stores stores_;
@@ -100,6 +101,7 @@ struct Worker {
   Allocation cache_[kCacheSize];
   u64 cache_epoch_ = 0;
   u32 cache_next_ = 0;
+  u32 gpu_ = 0;
 };
 
 }  // namespace vdev

@@ -97,11 +97,9 @@ HIP_API hipCtxGetFlags(unsigned* flags) {
   });
 }
 
+// As AMD's runtime has it: contexts are CUDA's.
 HIP_API hipCtxSynchronize() {
-  return api([&](Runtime& runtime) {
-    runtime.forbid_in_capture();
-    return runtime.synchronize_device();
-  });
+  return api([&](Runtime&) { return hipErrorNotSupported; });
 }
 
 }  // namespace vdev::hip

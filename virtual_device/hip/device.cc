@@ -12,18 +12,25 @@ namespace {
 constexpr int kVersion = 71526333;  // HIP 7.15.26333: 10^7 major + 10^5 minor + patch
 
 std::atomic<unsigned> device_flags{0};
-std::atomic<u64> printf_fifo_bytes{1 << 20}, malloc_heap_bytes{8 << 20}, stack_bytes{1024};
+std::atomic<u64> malloc_heap_bytes{8 << 20}, stack_bytes{1024};
 
-std::atomic<u64>* settable_limit(hipLimit_t limit) {
+std::atomic<u64> scratch_min{0}, scratch_max{u64{4} << 30}, scratch_current{u64{4} << 30};
+
+// Refuses those that AMD's runtime does not know either.
+std::atomic<u64>* known_limit(hipLimit_t limit) {
   switch (limit) {
     case hipLimitStackSize:
       return &stack_bytes;
-    case hipLimitPrintfFifoSize:
-      return &printf_fifo_bytes;
     case hipLimitMallocHeapSize:
       return &malloc_heap_bytes;
+    case hipExtLimitScratchMin:
+      return &scratch_min;
+    case hipExtLimitScratchMax:
+      return &scratch_max;
+    case hipExtLimitScratchCurrent:
+      return &scratch_current;
     default:
-      return nullptr;
+      refuse(limit == hipLimitRange ? hipErrorInvalidValue : hipErrorUnsupportedLimit);
   }
 }
 
@@ -196,17 +203,17 @@ HIP_API hipGetDeviceFlags(unsigned* flags) {
 HIP_API hipDeviceGetLimit(size_t* value, hipLimit_t limit) {
   return api([&](Runtime&) {
     require(writable(value));
-    const auto* known = settable_limit(limit);
-    require(known != nullptr, hipErrorUnsupportedLimit);
-    *value = *known;
+    *value = *known_limit(limit);
     return hipSuccess;
   });
 }
 
+// What is least and most of the scratch is the device's.
 HIP_API hipDeviceSetLimit(hipLimit_t limit, size_t value) {
   return api([&](Runtime&) {
-    auto* known = settable_limit(limit);
-    require(known != nullptr, hipErrorUnsupportedLimit);
+    auto* known = known_limit(limit);
+    require(limit != hipExtLimitScratchMin && limit != hipExtLimitScratchMax,
+            hipErrorUnsupportedLimit);
     *known = value;
     return hipSuccess;
   });

@@ -86,7 +86,7 @@ HIP_API hipGetProcAddress(const char* symbol, void** address, int, uint64_t,
     if (wanted(status)) {
       *status = found ? HIP_GET_PROC_ADDRESS_SUCCESS : HIP_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     }
-    return found ? hipSuccess : hipErrorNotFound;
+    return found ? hipSuccess : hipErrorInvalidValue;
   });
 }
 

@@ -83,7 +83,7 @@ HIP_API hipEventCreateWithFlags(hipEvent_t* event, unsigned flags) { return crea
 
 HIP_API hipEventDestroy(hipEvent_t event) {
   return api([&](Runtime& runtime) {
-    require(runtime.events.remove(event) != nullptr, hipErrorInvalidHandle);
+    require(runtime.events.remove(event) != nullptr, hipErrorContextIsDestroyed);
     return hipSuccess;
   });
 }

@@ -42,7 +42,7 @@ int function_attribute(const Runtime& runtime, const Function& function, int att
     case HIP_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES:
       return to_int(kernel.scratch_bytes);
     case HIP_FUNC_ATTRIBUTE_NUM_REGS:
-      return static_cast<int>(kernel.num_vgprs);
+      return static_cast<int>(kernel.num_vgprs + kernel.num_agprs);
     case HIP_FUNC_ATTRIBUTE_PTX_VERSION:
     case HIP_FUNC_ATTRIBUTE_BINARY_VERSION:
       return binary_version(runtime);

@@ -182,7 +182,7 @@ HIP_API hipGraphCreate(hipGraph_t* graph, unsigned flags) {
 
 HIP_API hipGraphDestroy(hipGraph_t graph) {
   return api([&](Runtime& runtime) {
-    destroy_graph(runtime, runtime.graphs.get(graph));
+    destroy_graph(runtime, runtime.graphs.get(graph, hipErrorIllegalState));
     return hipSuccess;
   });
 }
@@ -273,21 +273,21 @@ HIP_API hipGraphDestroyNode(hipGraphNode_t node) {
 HIP_API hipGraphNodeGetType(hipGraphNode_t node, hipGraphNodeType* type) {
   return api([&](Runtime& runtime) {
     require(writable(type));
-    *type = runtime.nodes.get(node)->type();
+    *type = runtime.nodes.get(node, hipErrorInvalidValue)->type();
     return hipSuccess;
   });
 }
 
 HIP_API hipGraphNodeGetDependencies(hipGraphNode_t node, hipGraphNode_t* nodes, size_t* count) {
   return api([&](Runtime& runtime) {
-    give_nodes(runtime.nodes.get(node)->dependencies, nodes, count);
+    give_nodes(runtime.nodes.get(node, hipErrorInvalidValue)->dependencies, nodes, count);
     return hipSuccess;
   });
 }
 
 HIP_API hipGraphNodeGetDependentNodes(hipGraphNode_t node, hipGraphNode_t* nodes, size_t* count) {
   return api([&](Runtime& runtime) {
-    give_nodes(dependents(*runtime.nodes.get(node)), nodes, count);
+    give_nodes(dependents(*runtime.nodes.get(node, hipErrorInvalidValue)), nodes, count);
     return hipSuccess;
   });
 }

@@ -33,7 +33,7 @@ T& command_of(Node& node) {
 template <class T, class MakeCommand>
 hipError_t set(hipGraphNode_t node, MakeCommand&& make_command) {
   return api([&](Runtime& runtime) {
-    const auto n = runtime.nodes.get(node);
+    const auto n = runtime.nodes.get(node, hipErrorInvalidValue);
     command_of<T>(*n) = make_command(runtime);
     return hipSuccess;
   });
@@ -42,7 +42,7 @@ hipError_t set(hipGraphNode_t node, MakeCommand&& make_command) {
 template <class T, class Read>
 hipError_t get(hipGraphNode_t node, Read&& read) {
   return api([&](Runtime& runtime) {
-    const auto n = runtime.nodes.get(node);
+    const auto n = runtime.nodes.get(node, hipErrorInvalidValue);
     read(*n, command_of<T>(*n));
     return hipSuccess;
   });

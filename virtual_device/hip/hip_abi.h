@@ -109,6 +109,7 @@ enum hipLimit_t : int {
   hipExtLimitScratchMin = 4096,
   hipExtLimitScratchMax = 4097,
   hipExtLimitScratchCurrent = 4098,
+  hipLimitRange = 4099,
 };
 
 enum hipFuncCache_t : int { hipFuncCachePreferNone = 0, hipFuncCachePreferEqual = 3 };

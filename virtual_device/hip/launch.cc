@@ -219,6 +219,26 @@ hipError_t launch(Runtime& runtime, std::shared_ptr<Function> function, const La
   return runtime.enqueue(s, make_kernel(runtime, std::move(function), shape, params, extra));
 }
 
+// A stream, and events that tell when a launch on it begins and ends, or null.
+struct Timed {
+  hipStream_t stream;
+  hipEvent_t start, stop;
+  int flags;
+};
+
+hipError_t launch_timed(Runtime& runtime, std::shared_ptr<Function> function,
+                        const LaunchShape& shape, void** params, void** extra, const Timed& timed) {
+  require(timed.flags == 0 || timed.flags == 1);  // hipExtAnyOrderLaunch: a permission, not used
+  const auto s = runtime.stream(timed.stream);
+  const auto start = timed.start == nullptr ? nullptr : runtime.events.get(timed.start);
+  const auto stop = timed.stop == nullptr ? nullptr : runtime.events.get(timed.stop);
+  auto command = make_kernel(runtime, std::move(function), shape, params, extra);
+  if (start != nullptr) record_event(runtime, s, start);
+  const hipError_t code = runtime.enqueue(s, std::move(command));
+  if (stop != nullptr) record_event(runtime, s, stop);
+  return code;
+}
+
 // hipLaunchKernel and its relatives take "the address of the kernel": here a hipFunction_t.
 std::shared_ptr<Function> function_at(Runtime& runtime, const void* address) {
   return runtime.functions.get(address, hipErrorInvalidDeviceFunction);
@@ -261,6 +281,7 @@ KernelCommand make_kernel(Runtime& runtime, std::shared_ptr<Function> function,
   command.launch.kernel = &kernel;
   command.launch.num_workgroups = shape.num_workgroups;
   command.launch.workgroup_size = shape.workgroup_size;
+  command.launch.remainder = shape.remainder;
   command.launch.dynamic_lds_bytes = static_cast<u32>(shape.dynamic_lds_bytes);
   command.launch.kernarg = make_kernarg(kernel, params, extra);
   command.function = std::move(function);
@@ -341,17 +362,39 @@ HIP_API hipLaunchCooperativeKernel_spt(const void* f, dim3 grid, dim3 group, voi
 HIP_API hipExtLaunchKernel(const void* f, dim3 grid, dim3 group, void** args, size_t dynamic_lds,
                            hipStream_t stream, hipEvent_t start, hipEvent_t stop, int flags) {
   return api([&](Runtime& runtime) {
-    require(flags == 0 || flags == 1);  // hipExtAnyOrderLaunch: a permission, not used
-    const auto s = runtime.stream(stream);
-    const auto start_event = start == nullptr ? nullptr : runtime.events.get(start);
-    const auto stop_event = stop == nullptr ? nullptr : runtime.events.get(stop);
     const LaunchShape shape{dims(grid), dims(group), dynamic_lds, false,
                             hipErrorInvalidConfiguration};
-    auto command = make_kernel(runtime, function_at(runtime, f), shape, args, nullptr);
-    if (start_event != nullptr) record_event(runtime, s, start_event);
-    const hipError_t code = runtime.enqueue(s, std::move(command));
-    if (stop_event != nullptr) record_event(runtime, s, stop_event);
-    return code;
+    const Timed timed{stream, start, stop, flags};
+    return launch_timed(runtime, function_at(runtime, f), shape, args, nullptr, timed);
+  });
+}
+
+// The grid is in lanes; its last workgroups may be partial ones.
+HIP_API hipExtModuleLaunchKernel(hipFunction_t f, uint32_t lanes_x, uint32_t lanes_y,
+                                 uint32_t lanes_z, uint32_t group_x, uint32_t group_y,
+                                 uint32_t group_z, size_t dynamic_lds, hipStream_t stream,
+                                 void** params, void** extra, hipEvent_t start, hipEvent_t stop,
+                                 uint32_t flags) {
+  return api([&](Runtime& runtime) {
+    auto function = runtime.functions.get(f);
+    // As in CLR, a workgroup is no larger than the grid.
+    const Dim3 lanes{lanes_x, lanes_y, lanes_z};
+    const Dim3 group{std::min(group_x, lanes.x), std::min(group_y, lanes.y),
+                     std::min(group_z, lanes.z)};
+    LaunchShape shape{lanes, group, dynamic_lds};
+    if (group.x != 0 && group.y != 0 && group.z != 0) {
+      shape.num_workgroups = workgroups_of(lanes, group);
+      shape.remainder = {lanes.x % group.x, lanes.y % group.y, lanes.z % group.z};
+    }
+    const Dim3& rest = shape.remainder;
+    const bool partial = rest.x != 0 || rest.y != 0 || rest.z != 0;
+    if (partial && function->kernel->uniform_workgroup_size) {
+      refuse(hipErrorInvalidValue, "launch of " + function->kernel->name +
+                                       ": it was compiled for whole workgroups, of which the grid "
+                                       "is no multiple (clang: -fno-offload-uniform-block)");
+    }
+    const Timed timed{stream, start, stop, static_cast<int>(flags)};
+    return launch_timed(runtime, std::move(function), shape, params, extra, timed);
   });
 }
 

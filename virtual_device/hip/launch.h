@@ -11,6 +11,7 @@ struct LaunchShape {
   bool cooperative = false;
   // What CLR answers to more than 2^32 - 1 lanes along an axis depends on the call.
   hipError_t too_long = hipErrorInvalidValue;
+  Dim3 remainder{0, 0, 0};  // as of Launch
 };
 
 // Refuses what the runtime would refuse, and copies the arguments: either `params` (an address for

@@ -147,7 +147,7 @@ HIP_API hipModuleLoadFatBinary(hipModule_t* module, const void* fat_binary) {
 HIP_API hipModuleUnload(hipModule_t module) {
   return api([&](Runtime& runtime) {
     const auto removed = runtime.modules.remove(module);
-    require(removed != nullptr, hipErrorInvalidHandle);
+    require(removed != nullptr, hipErrorNotFound);
     unload_module(runtime, *removed);
     return hipSuccess;
   });
@@ -156,7 +156,7 @@ HIP_API hipModuleUnload(hipModule_t module) {
 HIP_API hipModuleGetFunction(hipFunction_t* function, hipModule_t module, const char* name) {
   return api([&](Runtime& runtime) {
     require(writable(function));
-    const auto m = runtime.modules.get(module);
+    const auto m = runtime.modules.get(module, hipErrorNotFound);
     *function = get_function(runtime, *m, name)->handle;
     return hipSuccess;
   });
@@ -165,7 +165,8 @@ HIP_API hipModuleGetFunction(hipFunction_t* function, hipModule_t module, const 
 HIP_API hipModuleGetFunctionCount(unsigned* count, hipModule_t module) {
   return api([&](Runtime& runtime) {
     require(writable(count));
-    *count = static_cast<unsigned>(runtime.modules.get(module)->code->kernels().size());
+    *count = static_cast<unsigned>(
+        runtime.modules.get(module, hipErrorNotFound)->code->kernels().size());
     return hipSuccess;
   });
 }
@@ -173,7 +174,7 @@ HIP_API hipModuleGetFunctionCount(unsigned* count, hipModule_t module) {
 HIP_API hipModuleGetGlobal(hipDeviceptr_t* address, size_t* bytes, hipModule_t module,
                            const char* name) {
   return api([&](Runtime& runtime) {
-    const auto m = runtime.modules.get(module);
+    const auto m = runtime.modules.get(module, hipErrorNotFound);
     const GlobalVariable& global = get_global(*m, name);
     if (wanted(address)) *address = reinterpret_cast<void*>(global.address);
     if (wanted(bytes)) *bytes = global.size;

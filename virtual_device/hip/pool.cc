@@ -219,7 +219,7 @@ HIP_API hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr attribute, void
 HIP_API hipMemPoolSetAccess(hipMemPool_t pool, const hipMemAccessDesc* descriptors, size_t count) {
   return api([&](Runtime& runtime) {
     runtime.pools.get(pool, hipErrorInvalidValue);
-    require(count == 0 || readable(descriptors, count));
+    require(count != 0 && readable(descriptors, count));
     for (size_t i = 0; i < count; ++i) {
       require(descriptors[i].location.type == hipMemLocationTypeDevice);
       check_device(descriptors[i].location.id);

@@ -80,6 +80,7 @@ hipDeviceProp_t make_properties(const Machine& machine) {
   p.managedMemory = 1;
   p.concurrentManagedAccess = 1;
   p.cooperativeLaunch = 1;
+  p.hostNativeAtomicSupported = 1;  // atomics over PCIe, which ROCm needs
   p.streamPrioritiesSupported = 1;
   p.hostRegisterSupported = 1;
   p.memoryPoolsSupported = 1;
@@ -165,29 +166,15 @@ int get_attribute(const Runtime& runtime, int attribute) {
     FIELD(MaxGridDimY, maxGridSize[1]);
     FIELD(MaxGridDimZ, maxGridSize[2]);
     FIELD(MaxSurface1D, maxSurface1D);
-    FIELD(MaxSurface1DLayered, maxSurface1DLayered[0]);
-    FIELD(MaxSurface2D, maxSurface2D[0]);
-    FIELD(MaxSurface2DLayered, maxSurface2DLayered[0]);
-    FIELD(MaxSurface3D, maxSurface3D[0]);
-    FIELD(MaxSurfaceCubemap, maxSurfaceCubemap);
-    FIELD(MaxSurfaceCubemapLayered, maxSurfaceCubemapLayered[0]);
     FIELD(MaxTexture1DWidth, maxTexture1D);
-    FIELD(MaxTexture1DLayered, maxTexture1DLayered[0]);
     FIELD(MaxTexture1DLinear, maxTexture1DLinear);
     FIELD(MaxTexture1DMipmap, maxTexture1DMipmap);
     FIELD(MaxTexture2DWidth, maxTexture2D[0]);
     FIELD(MaxTexture2DHeight, maxTexture2D[1]);
-    FIELD(MaxTexture2DGather, maxTexture2DGather[0]);
-    FIELD(MaxTexture2DLayered, maxTexture2DLayered[0]);
-    FIELD(MaxTexture2DLinear, maxTexture2DLinear[0]);
-    FIELD(MaxTexture2DMipmap, maxTexture2DMipmap[0]);
     FIELD(MaxTexture3DWidth, maxTexture3D[0]);
     FIELD(MaxTexture3DHeight, maxTexture3D[1]);
     FIELD(MaxTexture3DDepth, maxTexture3D[2]);
-    FIELD(MaxTexture3DAlt, maxTexture3DAlt[0]);
     FIELD(MaxTextureCubemap, maxTextureCubemap);
-    FIELD(MaxTextureCubemapLayered, maxTextureCubemapLayered[0]);
-    FIELD(MaxThreadsDim, maxThreadsDim[0]);
     FIELD(MaxThreadsPerBlock, maxThreadsPerBlock);
     FIELD(MaxThreadsPerMultiProcessor, maxThreadsPerMultiProcessor);
     BYTES(MaxPitch, memPitch);
@@ -207,10 +194,8 @@ int get_attribute(const Runtime& runtime, int attribute) {
     BYTES(MaxSharedMemoryPerBlock, sharedMemPerBlock);
     BYTES(SharedMemPerBlockOptin, sharedMemPerBlockOptin);
     BYTES(SharedMemPerMultiprocessor, sharedMemPerMultiprocessor);
-    FIELD(SingleToDoublePrecisionPerfRatio, singleToDoublePrecisionPerfRatio);
     FIELD(StreamPrioritiesSupported, streamPrioritiesSupported);
     BYTES(SurfaceAlignment, surfaceAlignment);
-    FIELD(TccDriver, tccDriver);
     BYTES(TextureAlignment, textureAlignment);
     BYTES(TexturePitchAlignment, texturePitchAlignment);
     BYTES(TotalConstantMemory, totalConstMem);
@@ -220,7 +205,6 @@ int get_attribute(const Runtime& runtime, int attribute) {
     FIELD(MemoryPoolsSupported, memoryPoolsSupported);
     FIELD(HostRegisterSupported, hostRegisterSupported);
     FIELD(MemoryPoolSupportedHandleTypes, memoryPoolSupportedHandleTypes);
-    FIELD(ClockInstructionRate, clockInstructionRate);
     BYTES(MaxSharedMemoryPerMultiprocessor, maxSharedMemoryPerMultiProcessor);
     FIELD(CooperativeMultiDeviceUnmatchedFunc, cooperativeMultiDeviceUnmatchedFunc);
     FIELD(CooperativeMultiDeviceUnmatchedGridDim, cooperativeMultiDeviceUnmatchedGridDim);

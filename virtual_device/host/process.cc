@@ -63,6 +63,8 @@ bool Process::set_option(std::string_view key, u64 value) {
     timing_options.max_workgroups = value;
   } else if (key == "simulated_xcd" && value < device.machine().num_xcds) {
     timing_options.xcd = static_cast<u32>(value);
+  } else if (key == "complete" && value <= 1) {
+    timing_options.complete = value == 1;
   } else if (key == "warm_code" && value <= 1) {
     timing_options.warm_code = value == 1;
   } else if (key == "max_errors" && value <= ~u32{0}) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "arch/played.h"
 #include "check/session.h"
 #include "core/device.h"
 #include "timing/session.h"
@@ -21,7 +22,7 @@ class Process {
   // call when the process ends.
   static Process& get();
 
-  Device device{played_machine()};
+  Device device{played_machine(), num_played_gpus()};
 
   // Who knows how to wait for all work of a face; both may be in use.
   void add_drain(std::function<void()> drain);

@@ -1,4 +1,4 @@
-// Agents: one CPU and one GPU, and their instruction sets.
+// Agents: one CPU, as many GPUs as were asked for, and their instruction sets.
 #include <unistd.h>
 
 #include <cmath>
@@ -14,7 +14,8 @@ namespace {
 constexpr u32 kQueueMinPackets = 64, kQueueMaxPackets = 131072, kQueues = 128;
 constexpr u32 kCachelineBytes = 128, kSdmaEngines = 16, kXgmiEngines = 14;
 constexpr u64 kScratchLimit = u64{4} << 30;
-constexpr u32 kPciBusDevice = 0x0500;
+constexpr u32 kPciBus = 5;  // of the first GPU; the others have those behind it
+constexpr u64 kFirstUuid = 0x6d64617474767275;
 
 // Answers with a text in a buffer of a fixed size.
 Status answer_text(void* to, const std::string& text, size_t size) {
@@ -67,7 +68,7 @@ Status cpu_info(u32 attribute, void* value) {
   return kInvalidArgument;
 }
 
-Status gpu_info(System& system, u32 attribute, void* value) {
+Status gpu_info(System& system, u32 gpu, u32 attribute, void* value) {
   using namespace agent_info;
   const Machine& machine = system.device.machine();
   const Arch& arch = *machine.arch;
@@ -81,18 +82,45 @@ Status gpu_info(System& system, u32 attribute, void* value) {
       return answer_text(value, "AMD Instinct " + std::string(product.name), 64);
     case kVendorName:
       return answer_text(value, "AMD", 64);
-    case kUuid:
-      return answer_text(value, "GPU-6d64617474767275", 21);
+    case kUuid: {
+      char uuid[21];
+      std::snprintf(uuid, sizeof uuid, "GPU-%016llx",
+                    static_cast<unsigned long long>(kFirstUuid + gpu));
+      return answer_text(value, uuid, sizeof uuid);
+    }
     case kExtensions:
       std::memset(value, 0, 128);
+      *static_cast<u8*>(value) = 1u << kImageExtension;
       return kSuccess;
+    // As on every CDNA: the extension is there, no image is. Rows of pitched memory go by it.
+    case kImage1dMax:
+    case kImage1daMax:
+    case kImage1dbMax:
+    case kImageArrayMax:
+    case kImageReadHandles:
+    case kImageReadWriteHandles:
+    case kSamplerHandles:
+      return whole(0);
+    case kImage2dMax:
+    case kImage2daMax:
+    case kImage2dDepthMax:
+    case kImage2daDepthMax:
+      std::memset(value, 0, 2 * sizeof(u32));
+      return kSuccess;
+    case kImage3dMax:
+      std::memset(value, 0, 3 * sizeof(u32));
+      return kSuccess;
+    case kImagePitchAlignment:
+      return whole(256);
     case kFeature:
     case kMachineModel:
     case kDevice:
-    case kNode:
-    case kDriverNodeId:
     case kAsicRevision:
       return whole(1);
+    case kNode:
+    case kDriverNodeId:
+    case kDriverUid:
+      return whole(1 + gpu);
     case kProfile:
     case kDomain:
     case kQueueType:
@@ -155,7 +183,7 @@ Status gpu_info(System& system, u32 attribute, void* value) {
     case kMaxAddressWatchPoints:
       return whole(4);
     case kBdfId:
-      return whole(kPciBusDevice);
+      return whole((kPciBus + gpu) << 8);
     case kMemoryWidth:
       return whole(product.memory_bus_bits);
     case kMemoryMaxFrequency:
@@ -170,7 +198,7 @@ Status gpu_info(System& system, u32 attribute, void* value) {
       std::memset(value, 0, 2 * sizeof(void*));
       return kSuccess;
     case kMemoryAvail:
-      return answer(value, system.memory.capacity() - system.memory.used());
+      return answer(value, system.capacity_of_gpu() - system.used_by(gpu));
     case kTimestampFrequency:
       return answer(value, u64{arch.counter_khz} * 1000);
     case kAsicFamilyId:
@@ -184,8 +212,6 @@ Status gpu_info(System& system, u32 attribute, void* value) {
       return whole(kXgmiEngines);
     case kNumXcc:
       return whole(machine.num_xcds);
-    case kDriverUid:
-      return whole(1);
     case kNearestCpu:
       return answer(value, Agent{kCpuAgent});
     case kMemoryProperties:
@@ -201,10 +227,13 @@ Status gpu_info(System& system, u32 attribute, void* value) {
 }  // namespace
 
 HSA_API hsa_iterate_agents(Status (*visit)(Agent agent, void* data), void* data) {
-  return api([&](System&) {
+  return api([&](System& system) {
     require(visit != nullptr);
-    const Status status = visit({kCpuAgent}, data);
-    return status == kSuccess ? visit({kGpuAgent}, data) : status;
+    Status status = visit({kCpuAgent}, data);
+    for (u32 gpu = 0; gpu < system.device.num_gpus() && status == kSuccess; ++gpu) {
+      status = visit(gpu_agent(gpu), data);
+    }
+    return status;
   });
 }
 
@@ -212,16 +241,25 @@ HSA_API hsa_agent_get_info(Agent agent, u32 attribute, void* value) {
   return api([&](System& system) {
     require(value != nullptr);
     if (agent.handle == kCpuAgent) return cpu_info(attribute, value);
-    require(agent.handle == kGpuAgent, kInvalidAgent);
-    return gpu_info(system, attribute, value);
+    const auto gpu = system.gpu_of(agent);
+    require(gpu.has_value(), kInvalidAgent);
+    return gpu_info(system, *gpu, attribute, value);
+  });
+}
+
+HSA_API hsa_agent_extension_supported(u16, Agent agent, u16, u16, bool* supported) {
+  return api([&](System& system) {
+    require(agent.handle == kCpuAgent || system.gpu_of(agent), kInvalidAgent);
+    return answer(supported, false);
   });
 }
 
 HSA_API hsa_agent_iterate_isas(Agent agent, Status (*visit)(Isa isa, void* data), void* data) {
-  return api([&](System&) {
-    require(agent.handle == kCpuAgent || agent.handle == kGpuAgent, kInvalidAgent);
+  return api([&](System& system) {
+    const bool is_gpu = system.gpu_of(agent).has_value();
+    require(agent.handle == kCpuAgent || is_gpu, kInvalidAgent);
     require(visit != nullptr);
-    return agent.handle == kGpuAgent ? visit({kGpuIsa}, data) : kSuccess;
+    return is_gpu ? visit({kGpuIsa}, data) : kSuccess;
   });
 }
 

@@ -52,6 +52,14 @@ class CopyEngine {
     return std::nullopt;
   }
 
+  LaunchResult run(const Copy& copy) {
+    try {
+      return run_copy(system_.memory, copy);
+    } catch (const std::exception& error) {  // of who observes memory, mostly
+      return {FaultKind::kResources, std::string("a copy failed: ") + error.what()};
+    }
+  }
+
   void main() {
     for (;;) {
       {
@@ -61,7 +69,7 @@ class CopyEngine {
       std::optional<PendingCopy> found;
       system_.signals.wait([&] { return (found = take()).has_value(); });
       const u64 start = system_.now_ns();
-      const LaunchResult result = run_copy(system_.memory, found->copy);
+      const LaunchResult result = run(found->copy);
       SignalBlock* const done = system_.signals.find(found->completion);
       if (result.fault != FaultKind::kNone) {
         std::fprintf(stderr, "amdattn: %s\n", result.report.c_str());

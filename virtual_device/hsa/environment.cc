@@ -1,9 +1,11 @@
 #include "hsa/environment.h"
 
+#include <atomic>
 #include <charconv>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -18,7 +20,9 @@ constexpr std::string_view kVirtual = "virtual:";
 
 // Files that are written when the process ends; "" for none.
 std::string findings_file, profiles_file;
-constexpr auto kExitPatience = std::chrono::seconds(10);
+std::string code_objects_folder;  // where the code objects that findings name are put; "" for none
+std::atomic<bool> written{false};
+constexpr auto kExitPatience = std::chrono::seconds(10), kAbortPatience = std::chrono::seconds(5);
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -40,38 +44,64 @@ void write_file(const std::string& path, const std::string& text) {
   if (!written) std::fprintf(stderr, "amdattn: cannot write %s\n", path.c_str());
 }
 
-void write_results() {
-  System* const system = System::get();
-  if (system == nullptr) return;  // in a fork, whose parent writes them
-  Process& process = system->process;
-  if (!system->drain_for(kExitPatience)) {
-    std::fprintf(stderr, "amdattn: the process ends while launches run; they are left out\n");
-    return;
+void write_code_objects(const CheckSession& checks) {
+  for (u64 id = 0;; ++id) {
+    const auto code = checks.code_object(id);
+    if (code == nullptr) return;
+    const auto image = code->image();
+    write_file(code_objects_folder + '/' + std::to_string(id),
+               {reinterpret_cast<const char*>(image.data()), image.size()});
   }
+}
+
+void write_files(Process& process) {
+  if (written.exchange(true)) return;
   if (!findings_file.empty() && process.checks) {
     write_file(findings_file, process.checks->take_json());
+    if (!code_objects_folder.empty()) write_code_objects(*process.checks);
   }
   if (!profiles_file.empty() && process.timings) {
     write_file(profiles_file, process.timings->take_json());
   }
 }
 
-// What begins a session comes last: it takes the options as they are.
-bool begins_session(std::string_view key) { return key == "check" || key == "timing"; }
+// A launch that still runs would keep those from ending who wait for it when they are destroyed.
+bool end_work(System& system) {
+  system.ends = true;
+  if (system.drain_for(kExitPatience)) return true;
+  std::fprintf(stderr, "amdattn: the process ends while launches or copies are under way\n");
+  system.device.abort("the process ends");
+  return system.drain_for(kAbortPatience);
+}
 
-void set_options(Process& process, std::string_view options, bool of_sessions) {
-  while (!options.empty()) {
+void end_process() {
+  System* const system = System::get();
+  // Null after the last hsa_shut_down, and in a fork, whose parent writes them.
+  if (system != nullptr && end_work(*system)) write_files(system->process);
+}
+
+// In the order in which they are set: what the device is before it exists, and what begins a
+// session last, since it takes the options as they are.
+enum class Stage { kDevice, kPlain, kSession };
+
+Stage stage_of(std::string_view key) {
+  if (key == "gpus") return Stage::kDevice;
+  return key == "check" || key == "timing" ? Stage::kSession : Stage::kPlain;
+}
+
+void set_options(Stage stage, const std::function<bool(std::string_view key, u64 value)>& set) {
+  const std::string all = variable("AMDATTN_OPTIONS");
+  for (std::string_view options = all; !options.empty();) {
     const std::string_view one = options.substr(0, options.find(','));
     options.remove_prefix(std::min(options.size(), one.size() + 1));
-    const size_t equal = one.find('=');
+    const std::string_view key = one.substr(0, one.find('='));
+    if (stage_of(key) != stage) continue;
     u64 value = 0;
     const char* const end = one.data() + one.size();
-    bool known = equal != one.npos;
+    bool known = key.size() < one.size();
     if (known) {
-      if (begins_session(one.substr(0, equal)) != of_sessions) continue;
-      const auto parsed = std::from_chars(one.data() + equal + 1, end, value);
-      known = parsed.ec == std::errc{} && parsed.ptr == end &&
-              process.set_option(one.substr(0, equal), value);
+      const auto parsed = std::from_chars(key.data() + key.size() + 1, end, value);
+      known = parsed.ec == std::errc{} && parsed.ptr == end && set(key, value);
     }
     if (!known) {
       throw std::runtime_error("AMDATTN_OPTIONS: no such option or value: " + std::string(one));
@@ -92,14 +122,27 @@ void choose_device() {
   play(*machine);
 }
 
+void choose_gpus() {
+  set_options(Stage::kDevice, [](std::string_view, u64 count) {
+    return count <= kMaxGpus && (play_gpus(static_cast<u32>(count)) || count == num_played_gpus());
+  });
+}
+
+void write_results_of_fault(Process& process) {
+  if (!findings_file.empty() || !profiles_file.empty()) write_files(process);
+}
+
 void watch_by_environment(Process& process) {
-  const std::string options = variable("AMDATTN_OPTIONS");
-  for (const bool of_sessions : {false, true}) set_options(process, options, of_sessions);
   findings_file = variable("AMDATTN_FINDINGS");
   profiles_file = variable("AMDATTN_PROFILES");
+  code_objects_folder = variable("AMDATTN_CODE_OBJECTS");
+  // A program goes on with what its kernels computed, of which the model executes a part.
+  if (!profiles_file.empty()) process.timing_options.complete = true;
+  const auto set = [&](std::string_view key, u64 value) { return process.set_option(key, value); };
+  for (const Stage stage : {Stage::kPlain, Stage::kSession}) set_options(stage, set);
   if (!findings_file.empty()) process.set_checking(true);
   if (!profiles_file.empty()) process.set_timing(true);
-  if (!findings_file.empty() || !profiles_file.empty()) std::atexit(write_results);
+  std::atexit(end_process);
 }
 
 }  // namespace vdev::hsa

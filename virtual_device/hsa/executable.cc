@@ -13,12 +13,14 @@ struct ReaderState {
 
 struct SymbolState {
   std::string name;
+  Agent agent;
   const Kernel* kernel = nullptr;
   const GlobalVariable* variable = nullptr;
 };
 
 struct Program {
   std::shared_ptr<CodeObject> code;
+  Agent agent;  // that it was loaded for
   bool frozen = false;
   std::vector<std::unique_ptr<SymbolState>> symbols;
 };
@@ -44,8 +46,11 @@ void add_symbols(Program& program) {
     std::lock_guard lock(programs_mutex);
     symbols.insert(program.symbols.back().get());
   };
-  for (const Kernel& kernel : program.code->kernels()) add({kernel.name + ".kd", &kernel, nullptr});
-  for (const GlobalVariable& global : program.code->globals()) add({global.name, nullptr, &global});
+  const Agent agent = program.agent;
+  for (const Kernel& kernel : program.code->kernels())
+    add({kernel.name + ".kd", agent, &kernel, nullptr});
+  for (const GlobalVariable& global : program.code->globals())
+    add({global.name, agent, nullptr, &global});
 }
 
 Status kernel_info(const SymbolState& symbol, u32 attribute, void* value) {
@@ -128,7 +133,7 @@ HSA_API hsa_executable_load_agent_code_object(Executable executable, Agent agent
                                               const char*, LoadedCodeObject* loaded) {
   return api([&](System& system) {
     Program& program = program_of(executable);
-    require(agent.handle == kGpuAgent, kInvalidAgent);
+    require(system.gpu_of(agent).has_value(), kInvalidAgent);
     require(!program.frozen, kFrozenExecutable);
     require(program.code == nullptr, kInvalidCodeObject);
     std::vector<u8> image;
@@ -144,6 +149,7 @@ HSA_API hsa_executable_load_agent_code_object(Executable executable, Agent agent
       return kInvalidCodeObject;
     }
     program.code = std::get<std::shared_ptr<CodeObject>>(std::move(code));
+    program.agent = agent;
     add_symbols(program);
     std::lock_guard lock(system.code_mutex);
     for (const Kernel& kernel : program.code->kernels()) {
@@ -191,6 +197,20 @@ HSA_API hsa_executable_get_symbol_by_name(Executable executable, const char* nam
   });
 }
 
+HSA_API hsa_executable_iterate_symbols(Executable executable,
+                                       Status (*visit)(Executable executable, Symbol symbol,
+                                                       void* data),
+                                       void* data) {
+  return api([&](System&) {
+    require(visit != nullptr);
+    for (const auto& one : program_of(executable).symbols) {
+      const Status status = visit(executable, {reinterpret_cast<u64>(one.get())}, data);
+      if (status != kSuccess) return status;
+    }
+    return kSuccess;
+  });
+}
+
 HSA_API hsa_executable_symbol_get_info(Symbol handle, u32 attribute, void* value) {
   using namespace symbol_info;
   return api([&](System&) {
@@ -209,7 +229,7 @@ HSA_API hsa_executable_symbol_get_info(Symbol handle, u32 attribute, void* value
       case kModuleNameLength:
         return answer(value, u32{0});
       case kAgent:
-        return answer(value, Agent{kGpuAgent});
+        return answer(value, symbol->agent);
       case kLinkage:
         return answer(value, u32{1});
       case kIsDefinition:

@@ -16,13 +16,13 @@ inline constexpr Status kSuccess = 0, kInfoBreak = 1, kError = 0x1000, kInvalidA
                         kInvalidQueueCreation = 0x1002, kInvalidAllocation = 0x1003,
                         kInvalidAgent = 0x1004, kInvalidSignal = 0x1006, kInvalidQueue = 0x1007,
                         kOutOfResources = 0x1008, kInvalidPacketFormat = 0x1009,
-                        kNotInitialized = 0x100b, kInvalidIsa = 0x100f, kInvalidCodeObject = 0x1010,
-                        kInvalidExecutable = 0x1011, kFrozenExecutable = 0x1012,
-                        kInvalidSymbolName = 0x1013, kVariableAlreadyDefined = 0x1014,
-                        kException = 0x1016, kInvalidExecutableSymbol = 0x1019,
-                        kInvalidCodeObjectReader = 0x1021, kInvalidMemoryPool = 40,
-                        kMemoryApertureViolation = 41, kIllegalInstruction = 42, kMemoryFault = 43,
-                        kNotSupported = 47;
+                        kResourceFree = 0x100a, kNotInitialized = 0x100b, kInvalidIsa = 0x100f,
+                        kInvalidCodeObject = 0x1010, kInvalidExecutable = 0x1011,
+                        kFrozenExecutable = 0x1012, kInvalidSymbolName = 0x1013,
+                        kVariableAlreadyDefined = 0x1014, kException = 0x1016,
+                        kInvalidExecutableSymbol = 0x1019, kInvalidCodeObjectReader = 0x1021,
+                        kInvalidMemoryPool = 40, kMemoryApertureViolation = 41,
+                        kIllegalInstruction = 42, kMemoryFault = 43, kNotSupported = 47;
 
 // Opaque handles.
 struct Agent {
@@ -141,9 +141,15 @@ struct LinkInfo {  // hsa_amd_memory_pool_link_info_t
   bool atomic_support_32bit, atomic_support_64bit, coherent_support;
   u32 link_type, numa_distance;
 };
-inline constexpr u32 kLinkPcie = 2;
+inline constexpr u32 kLinkPcie = 2, kLinkXgmi = 4;
 
-enum PointerType : u32 { kPointerUnknown = 0, kPointerHsa = 1, kPointerLocked = 2 };
+enum PointerType : u32 {
+  kPointerUnknown = 0,
+  kPointerHsa = 1,
+  kPointerLocked = 2,
+  kPointerReserved = 5,
+  kPointerVmem = 6,
+};
 struct PointerInfo {  // hsa_amd_pointer_info_t
   u32 size, type;
   void *agent_base, *host_base;
@@ -222,6 +228,19 @@ enum : u32 {
   kVersionMajor = 21,
   kVersionMinor = 22,
   kFastF16 = 24,
+  kImage1dMax = 0x3000,
+  kImage1daMax = 0x3001,
+  kImage1dbMax = 0x3002,
+  kImage2dMax = 0x3003,
+  kImage2daMax = 0x3004,
+  kImage2dDepthMax = 0x3005,
+  kImage2daDepthMax = 0x3006,
+  kImage3dMax = 0x3007,
+  kImageArrayMax = 0x3008,
+  kImageReadHandles = 0x3009,
+  kImageReadWriteHandles = 0x300a,
+  kSamplerHandles = 0x300b,
+  kImagePitchAlignment = 0x300c,
   kChipId = 0xa000,
   kCachelineSize = 0xa001,
   kComputeUnitCount = 0xa002,
@@ -259,6 +278,8 @@ enum : u32 {
   kScratchLimitCurrent = 0xa117,
 };
 }  // namespace agent_info
+
+inline constexpr u32 kImageExtension = 1;
 
 namespace isa_info {
 enum : u32 { kNameLength = 0, kName = 1 };

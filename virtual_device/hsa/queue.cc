@@ -7,11 +7,13 @@
 
 #include "core/apertures.h"
 #include "hsa/api.h"
+#include "hsa/environment.h"
 
 namespace vdev::hsa {
 namespace {
 
 std::atomic<u64> next_queue_id{0};
+constexpr auto kAbortAgain = std::chrono::milliseconds(10);
 
 Status status_of(FaultKind fault) {
   switch (fault) {
@@ -92,14 +94,8 @@ std::optional<Dispatch> launch_of(System& system, const DispatchPacket& packet,
     wrong = "a grid or a workgroup without lanes";
     return std::nullopt;
   }
-  if (grid.x % size.x != 0 || grid.y % size.y != 0 || grid.z % size.z != 0) {
-    wrong = text_of(
-        "a grid of %ux%ux%u lanes is no multiple of workgroups of %ux%ux%u, which is "
-        "not supported",
-        grid.x, grid.y, grid.z, size.x, size.y, size.z);
-    return std::nullopt;
-  }
-  launch.num_workgroups = {grid.x / size.x, grid.y / size.y, grid.z / size.z};
+  launch.num_workgroups = workgroups_of(grid, size);
+  launch.remainder = {grid.x % size.x, grid.y % size.y, grid.z % size.z};
   // What the kernel was compiled for does not matter: AMD's own blit kernels have twice as many.
   const u64 most = system.device.limits().workgroup_lanes;
   if (size.count() > most) {
@@ -148,9 +144,9 @@ QueueBlock& block_of(const QueueHeader* queue) {
 
 }  // namespace
 
-Queue::Queue(System& system, const Places& places, u32 num_packets, u32 type,
+Queue::Queue(System& system, u32 gpu, const Places& places, u32 num_packets, u32 type,
              QueueErrorHandler on_error, void* data)
-    : system_(system), places_(places), on_error_(on_error), data_(data) {
+    : system_(system), gpu_(gpu), places_(places), on_error_(on_error), data_(data) {
   QueueBlock& b = block();
   b = {};
   b.queue = {type,
@@ -197,7 +193,9 @@ void Queue::close() {
   system_.signals.notify();
   std::unique_lock lock(mutex_);
   rung_.notify_one();
-  idle_changed_.wait(lock, [&] { return ended_; });
+  do {  // again, of a launch that was about to begin
+    system_.device.abort("its queue is destroyed", places_.block.base);
+  } while (!idle_changed_.wait_for(lock, kAbortAgain, [&] { return ended_; }));
 }
 
 void Queue::main() {
@@ -303,6 +301,7 @@ void Queue::dispatch(const DispatchPacket& packet, u64 address) {
   std::string wrong;
   auto dispatch = launch_of(system_, packet, wrong);
   if (!dispatch) return fail(kInvalidPacketFormat, "a dispatch is refused: " + wrong);
+  dispatch->launch.gpu = gpu_;
   dispatch->launch.queued = {address, packet.kernarg_address, places_.block.base};
   const LaunchResult result = system_.device.execute(dispatch->launch);
   if (result.fault != FaultKind::kNone) return fail(status_of(result.fault), result.report);
@@ -319,16 +318,19 @@ void Queue::finish(Signal completion, u64 start_ns) {
 }
 
 void Queue::fail(Status status, const std::string& report) {
-  std::fprintf(stderr, "amdattn: %s\n", report.c_str());
+  const bool told = !system_.ends && !closing_;
+  if (!closing_) std::fprintf(stderr, "amdattn: %s\n", report.c_str());
   std::fflush(stderr);
   {
     std::lock_guard lock(mutex_);
     failed_ = true;
   }
   idle_changed_.notify_all();
+  if (!told) return;
+  write_results_of_fault(system_.process);  // whoever is told may end the process
   const SystemEventHandler on_event = system_.event_handler;
   if (status == kMemoryFault && on_event != nullptr) {
-    const MemoryFaultEvent event{0, {kGpuAgent}, 0, 1};
+    const MemoryFaultEvent event{0, gpu_agent(gpu_), 0, 1};
     on_event(&event, system_.event_data);
   }
   if (on_error_ != nullptr) on_error_(status, &block().queue, data_);
@@ -337,7 +339,8 @@ void Queue::fail(Status status, const std::string& report) {
 HSA_API hsa_queue_create(Agent agent, u32 num_packets, u32 type, QueueErrorHandler on_error,
                          void* data, u32, u32, QueueHeader** queue) {
   return api([&](System& system) {
-    require(agent.handle == kGpuAgent, kInvalidAgent);
+    const auto gpu = system.gpu_of(agent);
+    require(gpu.has_value(), kInvalidAgent);
     require(queue != nullptr && std::has_single_bit(num_packets));
     require(type <= kQueueCooperative, kInvalidQueueCreation);
     Queue::Places places;
@@ -350,7 +353,8 @@ HSA_API hsa_queue_create(Agent agent, u32 num_packets, u32 type, QueueErrorHandl
     places.ring = place(u64{num_packets} * kPacketBytes);
     places.doorbell = system.signals.create(0, kDoorbell, places.block.base);
     require(places.doorbell != nullptr, kOutOfResources);
-    const auto made = std::make_shared<Queue>(system, places, num_packets, type, on_error, data);
+    const auto made =
+        std::make_shared<Queue>(system, *gpu, places, num_packets, type, on_error, data);
     {
       std::lock_guard lock(system.queues_mutex);
       system.queues.emplace(places.block.base, made);

@@ -19,8 +19,8 @@ class Queue : public std::enable_shared_from_this<Queue> {
     SignalBlock* doorbell = nullptr;
   };
 
-  Queue(System& system, const Places& places, u32 num_packets, u32 type, QueueErrorHandler on_error,
-        void* data);
+  Queue(System& system, u32 gpu, const Places& places, u32 num_packets, u32 type,
+        QueueErrorHandler on_error, void* data);
 
   QueueBlock& block() const { return *reinterpret_cast<QueueBlock*>(places_.block.base); }
   const Places& places() const { return places_; }
@@ -29,7 +29,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
   void ring();   // the doorbell: packets up to the first invalid one are ready
   // Waits until nothing is left to do; false: the deadline came first.
   bool drain(Signals::Clock::time_point deadline);
-  void close();  // waits for the packet that is being processed
+  void close();  // ends the packet that is being processed, as a GPU does
   bool on_own_thread();
 
  private:
@@ -43,6 +43,7 @@ class Queue : public std::enable_shared_from_this<Queue> {
   bool wait_for(const std::function<bool()>& ready);  // false: the queue closes
 
   System& system_;
+  const u32 gpu_;
   const Places places_;
   const QueueErrorHandler on_error_;
   void* const data_;

@@ -117,7 +117,7 @@ HSA_API hsa_amd_profiling_get_dispatch_time(Agent, Signal signal, CopyTime* time
 }
 
 HSA_API hsa_amd_profiling_get_async_copy_time(Signal signal, CopyTime* time) {
-  return hsa_amd_profiling_get_dispatch_time({kGpuAgent}, signal, time);
+  return hsa_amd_profiling_get_dispatch_time({}, signal, time);
 }
 
 }  // namespace vdev::hsa

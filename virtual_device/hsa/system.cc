@@ -10,6 +10,7 @@
 #include "hsa/api.h"
 #include "hsa/environment.h"
 #include "hsa/queue.h"
+#include "hsa/vmem.h"
 
 namespace vdev::hsa {
 namespace {
@@ -37,6 +38,7 @@ constexpr StatusText kStatusTexts[] = {
     {kInvalidQueue, "HSA_STATUS_ERROR_INVALID_QUEUE: there is no such queue"},
     {kOutOfResources, "HSA_STATUS_ERROR_OUT_OF_RESOURCES: memory is exhausted"},
     {kInvalidPacketFormat, "HSA_STATUS_ERROR_INVALID_PACKET_FORMAT: a packet is malformed"},
+    {kResourceFree, "HSA_STATUS_ERROR_RESOURCE_FREE: it is in use"},
     {kNotInitialized, "HSA_STATUS_ERROR_NOT_INITIALIZED: hsa_init was not called"},
     {kInvalidIsa, "HSA_STATUS_ERROR_INVALID_ISA: there is no such instruction set"},
     {kInvalidCodeObject, "HSA_STATUS_ERROR_INVALID_CODE_OBJECT: the code object is refused"},
@@ -79,6 +81,7 @@ System& System::start() {
   if (forked.load()) throw std::runtime_error("a fork of a process that used the device");
   if (system == nullptr) {
     choose_device();
+    choose_gpus();
     watch_by_environment(Process::get());
     keep_library_loaded();
     system = new System;
@@ -97,6 +100,27 @@ bool System::stop() {
   if (num_starts == 0) return false;
   if (--num_starts == 0) started.store(nullptr);
   return true;
+}
+
+std::optional<u32> System::gpu_of(Agent agent) const {
+  const u64 gpu = agent.handle - kFirstGpuAgent;
+  return gpu < device.num_gpus() ? std::optional(static_cast<u32>(gpu)) : std::nullopt;
+}
+
+std::optional<u32> System::gpu_of(Pool pool) const {
+  for (const u64 first : {kFirstGpuCoarse, kFirstGpuFine})
+    if (pool.handle - first < device.num_gpus()) return static_cast<u32>(pool.handle - first);
+  return std::nullopt;
+}
+
+u64 System::used_by(u32 gpu) const {
+  if (device.num_gpus() == 1) return memory.used();
+  u64 used = vmem_bytes_of(*this, gpu);
+  for (const Allocation& one : memory.live()) {
+    if (one.kind != MemoryKind::kDevice || one.mapped || owner_of(one) != gpu) continue;
+    used += one.size;
+  }
+  return used;
 }
 
 u64 System::now_ns() const {
@@ -167,14 +191,15 @@ HSA_API hsa_system_get_info(u32 attribute, void* value) {
         return kSuccess;
       case kBuildVersion:
         return answer<const char*>(value, "amdattn virtual device");
-      // Neither pageable memory nor virtual memory of the application's own.
+      // No pageable memory.
       case kSvmSupported:
       case kSvmAccessibleByDefault:
       case kMwaitxEnabled:
       case kDmabufSupported:
-      case kVirtualMemoryApi:
       case kXnackEnabled:
         return answer(value, false);
+      case kVirtualMemoryApi:
+        return answer(value, true);
       case kExtVersionMajor:
         return answer(value, u16{1});
       case kExtVersionMinor:
@@ -182,6 +207,10 @@ HSA_API hsa_system_get_info(u32 attribute, void* value) {
     }
     return kInvalidArgument;
   });
+}
+
+HSA_API hsa_system_extension_supported(u16, u16, u16, bool* supported) {
+  return api([&](System&) { return answer(supported, false); });
 }
 
 HSA_API hsa_system_get_major_extension_table(u16, u16, size_t, void*) {

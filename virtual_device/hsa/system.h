@@ -1,4 +1,4 @@
-// The state behind the HSA runtime's ABI: one CPU agent, one GPU agent, and all that lives.
+// The state behind the HSA runtime's ABI: a CPU agent, GPU agents, and all that lives.
 #pragma once
 
 #include <atomic>
@@ -17,9 +17,10 @@
 namespace vdev::hsa {
 
 // Agents, and pools of memory, by their handles.
-inline constexpr u64 kCpuAgent = 0x1001, kGpuAgent = 0x1002, kGpuIsa = 0x2001;
+inline constexpr u64 kCpuAgent = 0x1001, kFirstGpuAgent = 0x1002, kGpuIsa = 0x2001;
 inline constexpr u64 kCpuFine = 0x3001, kCpuKernarg = 0x3002, kCpuCoarse = 0x3003,
-                     kGpuCoarse = 0x3004, kGpuFine = 0x3005, kGpuGroup = 0x3006;
+                     kFirstGpuCoarse = 0x4001, kFirstGpuFine = 0x5001, kFirstGpuGroup = 0x6001;
+inline Agent gpu_agent(u32 gpu) { return {kFirstGpuAgent + gpu}; }
 
 class Queue;
 
@@ -57,6 +58,16 @@ class System {
   std::mutex locks_mutex;
   std::multimap<u64, u64> locks;  // host memory that the device sees: address, bytes
 
+  // The number of a GPU agent; nothing if the agent is none.
+  std::optional<u32> gpu_of(Agent agent) const;
+  // The same of a pool of device memory.
+  std::optional<u32> gpu_of(Pool pool) const;
+  // Device memory belongs to a GPU; what the loader allocates, to the first.
+  static u32 owner_of(const Allocation& allocation) { return allocation.flags; }
+  u64 capacity_of_gpu() const { return memory.capacity() / device.num_gpus(); }
+  u64 used_by(u32 gpu) const;
+
+  std::atomic<bool> ends{false};   // the process: handlers of faults are not called
   std::atomic<u64> num_copies{0};  // that were asked for and are not done (copy.cc)
 
   std::atomic<SystemEventHandler> event_handler{nullptr};

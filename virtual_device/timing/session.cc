@@ -110,7 +110,8 @@ void Session::execute(const std::shared_ptr<LaunchState>& launch, Device& device
   Profile profile;
   {
     std::lock_guard lock(self.simulating_);
-    Simulator(launch, device, self.options_, self.caches_).run(profile);
+    Simulator simulator(launch, device, self.options_, self.caches_);
+    if (simulator.run(profile) && self.options_.complete) simulator.run_rest();
   }
   const double clock =
       self.options_.clock_ghz ? self.options_.clock_ghz : machine.product->sustained_clock_ghz;

@@ -14,7 +14,7 @@ namespace vdev::timing {
 class Session {
  public:
   Session(const Machine& machine, const Options& options);
-  // Device::Executor: simulates the launch, then runs what was not simulated.
+  // Device::Executor: simulates the launch, then, if `complete`, runs what was not simulated.
   static void execute(const std::shared_ptr<LaunchState>& launch, Device& device, void* session);
   // The device's time: that of every launch so far, with the marginal cost of launching it.
   i64 now_ns() const { return now_ns_; }

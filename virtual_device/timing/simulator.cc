@@ -56,6 +56,15 @@ void Simulator::run_others(u64 first, u64 count) {
   }
 }
 
+void Simulator::run_rest() {
+  const Worker::HostModes modes(others_);
+  run_others(0, launch_->num_workgroups);
+  for (u64 round = next_; round < is_pending_.size() && !launch_->faulted; ++round)
+    others_.admit(launch_, round * machine_.num_xcds + options_.xcd);
+  while (others_.run_slice()) {
+  }
+}
+
 // Other XCDs' workgroups arrive when those of this XCD do that they began with; of any two XCDs
 // each is the first one in every other round. The last one of all is of this XCD, which so stands
 // for that which a launch ends with.

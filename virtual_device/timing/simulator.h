@@ -19,6 +19,7 @@ struct Options {
   u32 xcd = 0;             // the simulated one
   u64 max_events = 0;      // of the trace of CU 0
   bool warm_code = true;   // kernels have run before: their code is in the code caches
+  bool complete = false;   // what is not simulated is executed besides
   Readings readings;
 };
 
@@ -29,6 +30,8 @@ class Simulator {
             Caches& caches);
   // False: a workgroup faulted; the launch knows.
   bool run(Profile& profile);
+  // Executes the workgroups that were not simulated, so that all results are there.
+  void run_rest();
 
  private:
   bool dispatch(u64 now);

@@ -92,7 +92,8 @@ class KernelLoader(HipCalls):
 
     def _compare_limits(self, kernel: KernelSpec, function: Any) -> None:
         """Warn, once, of limits by the runtime in which a kernel does not fit: a launch decides."""
-        differing = differing_limits(self.hip, kernel, function)
+        with self.current():  # where the module is loaded: AMD's runtime looks for it there
+            differing = differing_limits(self.hip, kernel, function)
         if differing and not self._has_warned:
             self._has_warned = True
             warnings.warn(
@@ -111,9 +112,9 @@ class KernelLoader(HipCalls):
         # A handle that comes with an error is none: it is not unloaded.
         with self.current():
             module = self.check("hipModuleLoadData", self.hip.hipModuleLoadData(image))
-        function = self.check(
-            "hipModuleGetFunction", self.hip.hipModuleGetFunction(module, symbol.encode())
-        )
+            function = self.check(
+                "hipModuleGetFunction", self.hip.hipModuleGetFunction(module, symbol.encode())
+            )
         return function, module
 
     def kernarg_buffer(self, size: int, offsets: tuple[int, ...] = ()) -> KernargBuffer:

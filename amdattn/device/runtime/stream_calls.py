@@ -103,11 +103,14 @@ class StreamCalls(HipCalls):
         """True while a graph is being captured from any stream that this package was given."""
         none = self.hip.hipStreamCaptureStatus.hipStreamCaptureStatusNone
         for stream in tuple(_streams):
+            if self.is_gone(stream):
+                _streams.discard(stream)
+                continue
             try:  # destructors ask, inside of anything: no error is made, which takes locks
                 failed, status = self.hip.hipStreamIsCapturing(stream)
             except ValueError:  # of a call that failed: see is_capturing
                 failed, status = True, none
-            if failed:  # the stream was destroyed
+            if failed:  # the stream was destroyed just now
                 self.hip.hipGetLastError()
                 _streams.discard(stream)
             elif status != none:
@@ -148,7 +151,8 @@ class StreamCalls(HipCalls):
         """True if the owner of a stream has destroyed it."""
         if stream in STREAM_CONSTANTS:
             return False
-        gone = bool(self.hip.hipStreamGetFlags(stream)[0])
+        # AMD's runtime looks up who asks for the device; other calls read what the stream was.
+        gone = bool(self.hip.hipStreamGetDevice(stream)[0])
         if gone:
             self.hip.hipGetLastError()  # asked for, and no error of a later call
         return gone

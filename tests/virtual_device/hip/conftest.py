@@ -7,19 +7,22 @@ from collections.abc import Iterator
 
 import pytest
 
-from amdattn.device import binding, virtual_library
+from amdattn.device import binding
+from tests.support import amd_tests
 from tests.support.hip_runtime import Runtime
+
+RUNTIME = os.environ.get(binding.RUNTIME_VARIABLE, "amdattn")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    amd_tests.skip_others(items, on_amds=RUNTIME != "amdattn")
 
 
 @pytest.fixture(scope="session")
 def hip() -> Runtime:
     """The virtual device's own HIP runtime, or the one that AMDATTN_RUNTIME names."""
-    runtime = os.environ.get(binding.RUNTIME_VARIABLE, "amdattn")
-    choice = binding.choose(
-        os.environ.get(binding.ENVIRONMENT_VARIABLE, "virtual:gfx942"), "", runtime
-    )
-    if choice.device:
-        virtual_library.load_hsa(choice.device)
+    device = os.environ.get(binding.ENVIRONMENT_VARIABLE, "virtual:gfx942")
+    choice = binding.choose(device, "", RUNTIME)
     return Runtime(choice.library, choice.device)
 
 

@@ -37,8 +37,14 @@ MI300X = {
     "cooperativeLaunch": 1,
     "memoryPoolsSupported": 1,
     "asicRevision": 1,
-    "isLargeBar": 1,
 }
+
+
+# Properties that no attribute has.
+REFUSED = {"ClockInstructionRate", "SingleToDoublePrecisionPerfRatio", "TccDriver"} | {
+    "MaxSurfaceCubemap"
+}
+OTHERWISE = {"UnifiedAddressing"}  # 1, of which AMD's properties have 0
 
 
 def text(value: Any) -> str:
@@ -77,10 +83,10 @@ def test_attributes_agree_with_properties(hip: Any) -> None:
         short = name.removeprefix("hipDeviceAttribute")
         field = renamed.get(short, short[0].lower() + short[1:])
         expected = getattr(properties, field, None)
-        if isinstance(expected, int):
+        if isinstance(expected, int) and short not in REFUSED | OTHERWISE:
             assert hip.hipDeviceGetAttribute(attribute, 0) == min(expected, 2**31 - 1)
             compared += 1
-    assert compared >= 55
+    assert compared >= 50
 
 
 def test_attributes_without_property(hip: Any) -> None:
@@ -91,8 +97,9 @@ def test_attributes_without_property(hip: Any) -> None:
     assert (
         hip.hipDeviceGetAttribute(attribute.hipDeviceAttributePhysicalMultiProcessorCount, 0) == 304
     )
-    with pytest.raises(HipError, match="InvalidValue"):
-        hip.hipDeviceGetAttribute(attribute.hipDeviceAttributeUnused1, 0)
+    for name in ("Unused1", "MaxSurface2D", "MaxTexture3DAlt", "MaxThreadsDim", *REFUSED):
+        with pytest.raises(HipError, match="InvalidValue"):
+            hip.hipDeviceGetAttribute(getattr(attribute, f"hipDeviceAttribute{name}"), 0)
 
 
 def test_one_device(hip: Any) -> None:
@@ -135,8 +142,17 @@ def test_limits_and_flags(hip: Any) -> None:
     hip.hipDeviceSetLimit(limit.hipLimitMallocHeapSize, 12345)
     assert hip.hipDeviceGetLimit(limit.hipLimitMallocHeapSize) == 12345
     hip.hipDeviceSetLimit(limit.hipLimitMallocHeapSize, before)
+    for refused, error in (
+        (limit.hipLimitRange, "InvalidValue"),
+        (limit.hipLimitPrintfFifoSize, "UnsupportedLimit"),
+    ):
+        with pytest.raises(HipError, match=error):
+            hip.hipDeviceGetLimit(refused)
+        with pytest.raises(HipError, match=error):
+            hip.hipDeviceSetLimit(refused, 4096)
+    assert hip.hipDeviceGetLimit(limit.hipExtLimitScratchMax) == 4 << 30
     with pytest.raises(HipError, match="UnsupportedLimit"):
-        hip.hipDeviceGetLimit(limit.hipLimitRange)
+        hip.hipDeviceSetLimit(limit.hipExtLimitScratchMax, 4096)
     hip.hipSetDeviceFlags(4)
     assert hip.hipGetDeviceFlags() == 4
     hip.hipSetDeviceFlags(0)
@@ -156,9 +172,9 @@ def test_primary_context(hip: Any) -> None:
     primary = hip.hipDevicePrimaryCtxRetain(0)
     assert int(hip.hipCtxGetCurrent()) == int(primary)
     hip.hipCtxSetCurrent(primary)
-    with pytest.raises(HipError, match="InvalidContext"):
-        hip.hipCtxSetCurrent(0x1000)
     assert hip.hipCtxGetDevice() == 0
+    with pytest.raises(HipError, match="NotSupported"):
+        hip.hipCtxSynchronize()
     hip.hipDevicePrimaryCtxRelease(0)
 
 
@@ -198,7 +214,7 @@ def test_error_names_and_texts(hip: Any) -> None:
         assert hip.errors[found] == code  # aliases have one name
         assert text(hip.hipDrvGetErrorName(code)) == found
         texts.add(hip.lib.hipGetErrorString(int(code)))
-    assert len(texts) >= 75
+    assert len(texts) >= 74
     assert b"" not in texts
     assert hip.lib.hipGetErrorName(12345) == b"hipErrorUnknown"
     pointer = ctypes.c_char_p()
@@ -237,5 +253,5 @@ def test_get_proc_address(hip: Any) -> None:
     out = ctypes.byref(address), 0, ctypes.c_uint64(0), ctypes.byref(status)
     assert hip.lib.hipGetProcAddress(b"hipMalloc", *out) == 0
     assert address.value == ctypes.cast(hip.lib.hipMalloc, ctypes.c_void_p).value
-    assert hip.lib.hipGetProcAddress(b"malloc", *out) == hip.errors.hipErrorNotFound
+    assert hip.lib.hipGetProcAddress(b"hipNoSuch", *out) == hip.errors.hipErrorInvalidValue
     assert (address.value, status.value) == (None, 1)

@@ -159,7 +159,6 @@ def calls(hip: Any) -> dict[str, Callable[[], int]]:
         "from the host": lambda: lib.hipMemcpyAsync(at, host, size, 1, None),
         "on the device": lambda: lib.hipMemcpy(at, at, size, 3),
         "fill": lambda: lib.hipMemset(at, 0, size),
-        "context": lib.hipCtxSynchronize,
         "stream, of the thread": lambda: (
             lib.hipStreamSynchronize_spt(None) or lib.hipStreamSynchronize(None)
         ),

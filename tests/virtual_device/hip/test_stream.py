@@ -221,16 +221,26 @@ def test_dead_and_foreign_handles(hip: Any) -> None:
         lambda: hip.hipStreamSynchronize(event),
         lambda: hip.hipStreamDestroy(None),
         lambda: hip.hipEventSynchronize(event),
-        lambda: hip.hipEventDestroy(event),
         lambda: hip.hipEventRecord(None, None),
         lambda: hip.hipEventRecord(hip.hipEventCreate(), 0x1000),
-        lambda: hip.hipModuleUnload(0x1234),
-        lambda: hip.hipGraphDestroy(stream),
         lambda: hip.hipGraphExecDestroy(8),
     ]
     for call in calls:
         with pytest.raises(HipError, match="InvalidHandle"):
             call()
+
+
+def test_dead_and_foreign_handles_of_other_kinds(hip: Any) -> None:
+    event = hip.hipEventCreate()
+    hip.hipEventDestroy(event)
+    with pytest.raises(HipError, match="ContextIsDestroyed"):
+        hip.hipEventDestroy(event)
+    with pytest.raises(HipError, match="InvalidHandle"):
+        hip.hipEventRecord(None, None)
+    with pytest.raises(HipError, match="NotFound"):
+        hip.hipModuleUnload(0x1234)
+    with pytest.raises(HipError, match="IllegalState"):
+        hip.hipGraphDestroy(hip.hipStreamCreate())
 
 
 def test_priorities(hip: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import struct
 import threading
 from collections.abc import Iterator
@@ -40,7 +41,7 @@ class Fill:
 
     def __init__(self, hsa: Hsa, code: str = "fill", **metadata: Any) -> None:
         self.hsa = hsa
-        cpu, gpu = hsa.visited("hsa_iterate_agents")
+        cpu, gpu = hsa.visited("hsa_iterate_agents")[:2]
         self.executable, self.kernel = hsa.kernel(code_object(code, **metadata))
         pools = (hsa.pool(gpu, COARSE), hsa.pool(cpu, KERNARG))
         self.out, self.kernarg = (
@@ -51,8 +52,8 @@ class Fill:
         ctypes.memmove(self.kernarg, struct.pack("<QII", self.out, value, 0xA5A5A5A5), 16)
         return dispatch(self.kernel, self.kernarg, signal, **fields)
 
-    def result(self) -> np.ndarray:
-        host, done = np.zeros(LANES, np.uint32), self.hsa.signal()
+    def result(self, words: int = LANES) -> np.ndarray:
+        host, done = np.zeros(words, np.uint32), self.hsa.signal()
         status = self.hsa.lib.hsa_amd_memory_async_copy(
             host.ctypes.data, self.hsa.gpu, self.out, self.hsa.gpu, host.nbytes, 0, None, done
         )
@@ -116,6 +117,30 @@ def test_a_dispatch(hsa: Hsa, queue: Queue, fill: Fill) -> None:
     assert queue.errors == []
     start, end = struct.unpack("<QQ", ctypes.string_at(done + 32, 16))
     assert 0 < start < end
+
+
+@pytest.mark.parametrize(
+    ("lanes", "grid"),
+    [((64,), (65,)), ((64,), (10,)), ((8, 4), (11, 4)), ((8, 4), (20, 3)), ((4, 4, 4), (9, 4, 3))],
+    ids=str,
+)
+def test_partial_workgroups(
+    hsa: Hsa, queue: Queue, lanes: tuple[int, ...], grid: tuple[int, ...]
+) -> None:
+    """The last workgroup along an axis has the lanes that are left, packed into its waves."""
+    fill, done = Fill(hsa, "ids"), hsa.signal()
+    hsa.lib.hsa_memory_copy(ctypes.c_void_p(fill.out), np.full(1024, 7, np.uint32).ctypes, 4096)
+    queue.submit(fill.packet(0, done, lanes=lanes, grid=grid))
+    assert hsa.wait(done) == 0 and queue.errors == []
+    size = [*lanes, 1, 1][:3]
+    expected = np.full((4, LANES), 7, np.uint32)
+    for workgroup, first in enumerate(range(0, grid[0], size[0])):
+        x, y, z = min(size[0], grid[0] - first), *[*grid, 1, 1][1:3]
+        ids = [i | j << 10 | k << 20 for k in range(z) for j in range(y) for i in range(x)]
+        expected[workgroup, : len(ids)] = ids
+    found = fill.result(expected.size)
+    np.testing.assert_array_equal(found.reshape(expected.shape), expected)
+    fill.free()
 
 
 def test_more_packets_than_the_ring_has(hsa: Hsa, queue: Queue, fill: Fill) -> None:
@@ -243,7 +268,6 @@ def test_a_fault_is_told(
     ("change", "message"),
     [
         ({"kernel_object": 0x1000}, "no kernel has its descriptor at 0x1000"),
-        ({"grid": 65}, "a grid of 65x1x1 lanes is no multiple of workgroups of 64x1x1"),
         ({"grid": 0}, "a grid or a workgroup without lanes"),
         ({"kernarg": 0x2000}, "its 16 bytes of arguments at 0x2000 are not the device's"),
     ],
@@ -278,6 +302,36 @@ def test_locks_may_overlap(hsa: Hsa) -> None:
         assert unlock(host.ctypes.data + first) == abi.SUCCESS
     assert unlock(host.ctypes.data) != abi.SUCCESS
     assert lock(0x1000, 64, None, 0, 0, 0, ctypes.byref(out)) == abi.INVALID_ARGUMENT
+
+
+def test_memory_that_is_unmapped_while_it_is_locked(
+    hsa: Hsa, queue: Queue, fill: Fill, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A kernel is told, as a GPU would; nothing crashes."""
+    memory = mmap.mmap(-1, 8192)
+    view = np.frombuffer(memory, np.uint8)
+    address, out = view.ctypes.data, abi.U64()
+    lock, unlock = hsa.lib.hsa_amd_memory_lock_to_pool, hsa.lib.hsa_amd_memory_unlock
+    assert lock(abi.POINTER(address), 8192, None, 0, abi.U64(), 0, ctypes.byref(out)) == abi.SUCCESS
+    del view
+    memory.close()
+    done = hsa.signal()
+    hsa.lib.hsa_amd_memory_async_copy(fill.out, hsa.gpu, address, hsa.gpu, 64, 0, None, done)
+    assert hsa.lib.hsa_signal_wait_scacquire(done, abi.LESS, 0, int(20e9), 0) == -1
+    ctypes.memmove(fill.kernarg, struct.pack("<QI", address, 1), 12)
+    queue.submit(dispatch(fill.kernel, fill.kernarg))
+    assert told(queue) == abi.MEMORY_FAULT
+    assert "is no longer mapped" in capfd.readouterr().err
+    assert unlock(abi.POINTER(address)) == abi.SUCCESS
+
+
+def test_a_queue_that_is_destroyed_ends_what_it_runs(hsa: Hsa) -> None:
+    queue, fill, done = Queue(hsa), Fill(hsa, "forever"), hsa.signal()
+    queue.submit(fill.packet(0, done))
+    assert hsa.wait(done, 0.05) == 1
+    queue.destroy()
+    assert queue.errors == []
+    fill.free()
 
 
 def test_a_workgroup_that_is_too_large(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import ml_dtypes
+import numpy as np
 import pytest
 
+import amdattn
+from amdattn import virtual
 from amdattn.device.profiling import LaunchProfile
 from benchmarks.performance_model.micro_kernel import profile
 
@@ -84,3 +88,23 @@ def test_what_others_write_at_device_scope_is_in_the_last_level_cache() -> None:
             bytes_of[scope, text] = found.bytes["hbm"]
     assert bytes_of["sc1", read] == bytes_of["sc1", ""]
     assert bytes_of["", read] == bytes_of["", ""] + 7 * 256
+
+
+@pytest.mark.parametrize("simulated", [0, 1])
+def test_complete_results(simulated: int) -> None:
+    """With `complete` whatever is not simulated is executed, and the profile is the same."""
+    rows = np.random.default_rng(3).standard_normal((300, 256), np.float32)
+    x = rows.astype(ml_dtypes.bfloat16)
+    weight = np.ones(256, ml_dtypes.bfloat16)
+    expected = amdattn.rms_norm(x, weight)
+    cycles = []
+    for complete in (0, 1):
+        virtual.set_option("complete", complete)
+        try:
+            with virtual.profile(simulated_workgroups=simulated) as profile:
+                found = amdattn.rms_norm(x, weight)
+        finally:
+            virtual.set_option("complete", 0)
+        assert (found.tobytes() == expected.tobytes()) == bool(complete)
+        cycles.append([launch.cycles for launch in profile.launches])
+    assert cycles[0] == cycles[1]
