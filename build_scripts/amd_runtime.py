@@ -175,10 +175,17 @@ def _gather(target: Path) -> None:
     """All libraries in one folder, where those with search paths of their own find the others."""
     libraries = target / "lib"
     libraries.mkdir()
-    for path in sorted((target / "root").rglob("*.so*")):
+    root = (target / "root").resolve()
+    for path in sorted(root.rglob("*.so*")):
         name = path.name
-        known = name.startswith("libhsa-runtime64") or (libraries / name).exists()
-        if path.is_file() and not known:
+        known = name.startswith("libhsa-runtime64") or os.path.lexists(libraries / name)
+        if not path.is_file() or known:
+            continue
+        real = path.resolve()
+        # A library that is opened by two of its names must be one file, or it is loaded twice.
+        if real.name != name and real.is_relative_to(root):
+            (libraries / name).symlink_to(real.name)
+        else:
             shutil.copy(path, libraries / name)
     former = libraries / LIBRARY.replace("7", str(_FORMER))
     if former.is_file() and not (libraries / LIBRARY).exists():
