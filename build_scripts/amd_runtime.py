@@ -192,8 +192,9 @@ def _gather(target: Path) -> None:
         (libraries / LIBRARY).symlink_to(former.name)
     if not (libraries / LIBRARY).is_file():
         raise AmdRuntimeError(f"{PACKAGE} has no {LIBRARY}")
-    # By this name hipGetProcAddress looks for itself.
-    (libraries / LIBRARY.removesuffix(".7")).symlink_to(LIBRARY)
+    plain = libraries / LIBRARY.removesuffix(".7")  # by which hipGetProcAddress looks for itself
+    if not plain.exists():  # the headers' package has it, too
+        plain.symlink_to(LIBRARY)
 
 
 def _gather_sdk(target: Path, llvm: str) -> None:
