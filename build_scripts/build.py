@@ -69,9 +69,12 @@ class KernelBuild:
 
 def _members() -> Iterator[dict[str, Any]]:
     """Rows of every module NAME_members of this package, from its function of that name."""
-    for module in sorted(one.name for one in pkgutil.iter_modules(build_scripts.__path__)):
-        if module.endswith("_members"):
-            yield from getattr(import_module(f"build_scripts.{module}"), module)()
+    suffix = "_members"
+    names = [module.name for module in pkgutil.iter_modules(build_scripts.__path__)]
+    # Families before those that are named after them: of equal choices the first is taken.
+    for name in sorted(one.removesuffix(suffix) for one in names if one.endswith(suffix)):
+        module = import_module(f"build_scripts.{name}{suffix}")
+        yield from getattr(module, f"{name}{suffix}")()
 
 
 def _table() -> Iterator[KernelBuild]:

@@ -17,7 +17,11 @@ from build_scripts.toolchain import ASM_SRC
 MODULES = (
     *("build_scripts.api", "build_scripts.fidelity", "build_scripts.hazards"),
     *("build_scripts.readings", "build_scripts.schedules"),
-    *("tests.cli.test_listed_options", "tests.ops.test_plans_as_listed"),
+    *(
+        "tests.cli.test_listed_options",
+        "tests.cli.test_what_runs",
+        "tests.ops.test_plans_as_listed",
+    ),
     *("tests.bench.test_listed_tables", "tests.device.test_amd_differences"),
 )
 

@@ -121,3 +121,14 @@ def test_nothing_else_is_listed() -> None:
 
 def test_seeds_reach_every_case() -> None:
     assert {subject.seed for subject in subjects.every_case(7)} == {7}
+
+
+def main() -> None:
+    """Write the list anew."""
+    sections = ("\n".join((f"# {name}\n", *dict.fromkeys(cases()))) for name, cases in RUN.items())
+    LISTED.write_text("\n\n".join(sections) + "\n")
+    print(LISTED)
+
+
+if __name__ == "__main__":
+    main()

@@ -26,7 +26,7 @@ _NAMES: tuple[tuple[Any, str], ...] = (
         "version kernels dry_run annotate advice quiet packed special warm loaded "
         "inverse shared cache_seqlens cache_batch_idx cache_leftpad return_softmax_lse "
         "qk_norm q_norm k_norm near in_place partly is_tiled tile_inputs is_whole dlse exact "
-        "interleaved inplace",
+        "interleaved inplace check profile",
     ),
     (
         0,

@@ -244,11 +244,11 @@ STREAMS = (
         "list, so nobody else can wait for it",
         "out = word(); _, hold = hip.kernel('hold')  # until the word is not 0\n"
         "thread = threading.Thread(target=lambda: hip.launch(hold, out, stream=2))\n"
-        "thread.start(); thread.join(); time.sleep(1)\n"
+        "thread.start(); thread.join(); time.sleep(0.2)\n"
         "done = threading.Event()\n"
         "wait = lambda: (lib.hipDeviceSynchronize(), done.set())\n"
         "threading.Thread(target=wait, daemon=True).start()\n"
-        "say('does not wait' if done.wait(2) else 'waits'); os._exit(0)",
+        "say('does not wait' if done.wait(0.4) else 'waits'); os._exit(0)",
     ),
 )
 

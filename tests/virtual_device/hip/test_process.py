@@ -88,7 +88,7 @@ def test_every_call_survives_zeros(hip: Any) -> None:
         print(count)
         """,
     )
-    assert (result.returncode, result.stdout, result.stderr) == (0, "532\n", "")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "533\n", "")
 
 
 def test_launch_overhead(hip: Any) -> None:
