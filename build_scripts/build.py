@@ -194,7 +194,7 @@ def build_all(
     rows |= {result.kernel.symbol: result.row for result in built}
     text = manifest.render([rows[kernel.symbol] for kernel in KERNELS])
     micro = micro_object.write(target)
-    for stale in set(target.glob("*/*.hsaco")) - {micro, *(target / k.file for k in KERNELS)}:
+    for stale in set(target.glob("*/*.hsaco")) - micro - {target / k.file for k in KERNELS}:
         stale.unlink()
     for result in built:
         file = target / result.kernel.file

@@ -1,4 +1,4 @@
-"""The code object of the micro kernels that `amdattn bench micro` and the report run.
+"""The code objects of the micro kernels that `amdattn bench micro` and the report run.
 
 Its kernels are those of amdattn/bench/micro_table.py, and a few that look at the device. They are
 assembled, not compiled: what an instruction costs is seen only where nothing else is.
@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.bench import micro_rows as rows, micro_table as table
 from build_scripts.manifest import sha256
 from build_scripts.toolchain import LLVM22, assemble
@@ -213,15 +214,15 @@ def bodies() -> Iterator[tuple[str, str]]:
     yield "amdattn_micro_ids", _IDS
 
 
-def assembly() -> str:
-    """The whole source, for the assembler."""
+def assembly(arch: str) -> str:
+    """The whole source for an architecture, for the assembler."""
     kernels = dict(bodies())
-    text = f'.amdgcn_target "amdgcn-amd-amdhsa--{rows.ARCH}"\n.amdhsa_code_object_version 5\n'
+    text = f'.amdgcn_target "amdgcn-amd-amdhsa--{arch}"\n.amdhsa_code_object_version 5\n'
     for symbol, body in kernels.items():
         text += f".text\n.globl {symbol}\n.p2align 8\n.type {symbol},@function\n{symbol}:\n"
         text += f"{_PROLOGUE}{body}  s_endpgm\n{_DESCRIPTOR.format(symbol=symbol)}"
     text += ".amdgpu_metadata\n---\namdhsa.version: [1, 2]\n"
-    text += f"amdhsa.target: amdgcn-amd-amdhsa--{rows.ARCH}\namdhsa.kernels:\n"
+    text += f"amdhsa.target: amdgcn-amd-amdhsa--{arch}\namdhsa.kernels:\n"
     text += "".join(_metadata(symbol) for symbol in kernels)
     return text + "...\n.end_amdgpu_metadata\n"
 
@@ -266,17 +267,20 @@ def _metadata(symbol: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write(target: Path) -> Path:
-    """Assemble into `target`/micro, with a manifest; returns the code object's path."""
-    text = assembly()
-    image = assemble(text, LLVM22, rows.ARCH)
-    folder = target / FOLDER
+def write(target: Path) -> set[Path]:
+    """Assemble into `target`/micro, each with what it is in JSON; the paths of the code objects."""
+    return {_write(target / FOLDER, arch) for arch in ARCHITECTURES}
+
+
+def _write(folder: Path, arch: str) -> Path:
+    text = assembly(arch)
+    image = assemble(text, LLVM22, arch)
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"amdattn_micro_{rows.ARCH}.hsaco"
+    file = folder / f"amdattn_micro_{arch}.hsaco"
     file.write_bytes(image)
     manifest = {
         "schema": SCHEMA,
-        "arch": rows.ARCH,
+        "arch": arch,
         "file": file.name,
         "sha256": sha256(image),
         "assembly_sha256": sha256(text.encode()),
@@ -285,5 +289,5 @@ def write(target: Path) -> Path:
         "arguments": [name for name, _, _ in ARGUMENTS],
         "kernels": [symbol for symbol, _ in bodies()],
     }
-    (folder / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    (folder / f"{arch}.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
     return file

@@ -38,7 +38,7 @@ def differences(shipped: Path, rebuilt: Path) -> list[str]:
 
 
 def _files(root: Path) -> list[Path]:
-    return [*root.rglob("*.hsaco"), *root.rglob("manifest.json")]
+    return [*root.rglob("*.hsaco"), *root.rglob("manifest.json"), *root.glob("micro/*.json")]
 
 
 def _text_difference(name: str, shipped: bytes, rebuilt: bytes) -> str:

@@ -30,6 +30,7 @@ from amdattn.bench.micro_rows import (
 from amdattn.bench.record import MEASURED, MODELLED
 from amdattn.bench.run import is_virtual
 from amdattn.device import runtime
+from amdattn.errors import UnsupportedDeviceError
 from amdattn.testing.bench import elapsed_ms
 
 REFERENCE_GHZ = 0.1  # of s_memrealtime
@@ -113,7 +114,15 @@ def figures(
     """The rows on the bound device, one at a time; rows that have no model are left out there.
 
     reading : to model; None: as it is set.
+
+    Raises
+    ------
+    UnsupportedDeviceError
+        The rows state what another architecture would show.
     """
+    arch = runtime.get().props.arch
+    if arch != ARCH:
+        raise UnsupportedDeviceError(f"micro kernels are stated of {ARCH}, the device is {arch}")
     with contextlib.ExitStack() as stack:
         micro = micro or stack.enter_context(Micro())
         for row in chosen:

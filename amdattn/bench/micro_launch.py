@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from amdattn import paths
+from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.bench.clocks import clocks
 from amdattn.bench.kernels import Functions, Launch
 from amdattn.bench.micro_rows import (
-    ARCH,
     LANES,
     LOAD_BYTES,
     UNROLLED,
@@ -40,17 +40,22 @@ _ARGUMENTS = struct.Struct("<IIQQIIII")
 
 
 @functools.cache
-def image() -> bytes:
-    """The code object of the micro kernels.
+def image(arch: str) -> bytes:
+    """The code object of the micro kernels for an architecture.
 
     Raises
     ------
+    UnsupportedDeviceError
+        None is shipped for it.
     ManifestError, CorruptKernel
         It, or its manifest, is missing or not what was shipped.
     """
     folder = paths.hsaco_dir() / "micro"
+    if arch not in ARCHITECTURES:
+        known = " and ".join(ARCHITECTURES)
+        raise UnsupportedDeviceError(f"the micro kernels are for {known}, the device is {arch}")
     try:
-        manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+        manifest = json.loads((folder / f"{arch}.json").read_text(encoding="utf-8"))
         if manifest["schema"] != SCHEMA:
             raise ValueError(f"schema {manifest['schema']!r} is not {SCHEMA}")
         found = (folder / manifest["file"]).read_bytes()
@@ -68,16 +73,13 @@ class Micro:
     Raises
     ------
     UnsupportedDeviceError
-        They are for another architecture.
+        There are none for its architecture.
     """
 
     def __init__(self) -> None:
         self._device = runtime.get()
-        props = self._device.props
-        if props.arch != ARCH:
-            raise UnsupportedDeviceError(
-                f"the micro kernels are for {ARCH}, the device is {props.target}"
-            )
+        self._arch = self._device.props.arch
+        self._image = image(self._arch)
         self._functions = Functions()
         self._stack = contextlib.ExitStack()
         self._allocated: dict[str, tuple[int, int]] = {}
@@ -105,7 +107,7 @@ class Micro:
     @property
     def workgroups(self) -> int:
         """One for every CU; in the model, for every CU of the modelled device."""
-        return clocks(ARCH).num_cus if is_virtual() else self._device.props.num_cus
+        return clocks(self._arch).num_cus if is_virtual() else self._device.props.num_cus
 
     def launch(
         self,
@@ -126,7 +128,7 @@ class Micro:
             *(passes, waves, memory or self._memory, results or self._results),
             *(stride, array, apart, mask),
         )
-        return Launch(image(), symbol, (workgroups, 1, 1), (LANES * waves, 1, 1), packed)
+        return Launch(self._image, symbol, (workgroups, 1, 1), (LANES * waves, 1, 1), packed)
 
     def function(self, launch: Launch) -> Any:
         """Its loaded kernel."""

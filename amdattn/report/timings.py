@@ -13,7 +13,7 @@ from amdattn.arrays.buffers import empty
 from amdattn.arrays.interchange import asarray
 from amdattn.bench import micro, micro_table
 from amdattn.bench.kernels import Functions
-from amdattn.bench.micro_rows import Row as MicroRow
+from amdattn.bench.micro_rows import ARCH, Row as MicroRow
 from amdattn.bench.operation import run_operation
 from amdattn.bench.record import MEASURED, MODELLED
 from amdattn.bench.run import is_virtual
@@ -112,6 +112,9 @@ def micro_rows(origin: str, rows: Sequence[MicroRow]) -> Iterator[Row]:
     """A row for each micro kernel."""
     if origin == MEASURED and is_virtual():
         yield Row("micro kernels", ABSENT, _NOTHING)
+        return
+    if runtime.get().props.arch != ARCH:
+        yield Row("micro kernels", ABSENT, f"what they show is stated of {ARCH} only")
         return
     for figure in micro.figures(rows):
         text = f"{figure.value:.4g} {figure.row.unit}, {figure.origin}"

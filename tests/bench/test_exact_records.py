@@ -277,13 +277,13 @@ def test_micro_kernels_that_are_not_what_was_shipped(
     from amdattn import paths
 
     shipped = paths.hsaco_dir() / "micro"
-    manifest = json.loads((shipped / "manifest.json").read_text())
+    manifest = json.loads((shipped / "gfx942.json").read_text())
     folder = tmp_path / "micro"
     folder.mkdir()
     (folder / manifest["file"]).write_bytes((shipped / manifest["file"]).read_bytes())
-    (folder / "manifest.json").write_text(json.dumps(manifest | change))
+    (folder / "gfx942.json").write_text(json.dumps(manifest | change))
     monkeypatch.setattr(micro_launch, "paths", SimpleNamespace(hsaco_dir=lambda: tmp_path))
     with pytest.raises(Exception, match=why):
-        micro_launch.image.__wrapped__()
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    assert micro_launch.image.__wrapped__() == (shipped / manifest["file"]).read_bytes()
+        micro_launch.image.__wrapped__("gfx942")
+    (folder / "gfx942.json").write_text(json.dumps(manifest))
+    assert micro_launch.image.__wrapped__("gfx942") == (shipped / manifest["file"]).read_bytes()

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from amdattn import virtual
+from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.bench import micro, micro_launch, micro_rows, micro_table as table
 from amdattn.bench.micro_launch import Micro
 from amdattn.bench.micro_rows import Clk, Clock, Latency, Region, Row, Stream
 from amdattn.device import runtime
-from amdattn.errors import CorruptKernel, ManifestError
+from amdattn.errors import CorruptKernel, ManifestError, UnsupportedDeviceError
 from benchmarks.performance_model import figures, micro as model_micro
 from benchmarks.performance_model.micro_kernel import clk_per
 from build_scripts import micro_object
@@ -24,7 +25,9 @@ from build_scripts.build import HSACO
 from build_scripts.manifest import CodeObject
 
 FOLDER = HSACO / micro_object.FOLDER
-MANIFEST: dict[str, Any] = json.loads((FOLDER / "manifest.json").read_text())
+MANIFESTS: dict[str, dict[str, Any]] = {
+    arch: json.loads((FOLDER / f"{arch}.json").read_text()) for arch in ARCHITECTURES
+}
 # The others are held by the slow tests.
 CHEAP: list[Row] = [
     *(*table.ALONE, *table.LDS, *table.LATENCIES),
@@ -38,14 +41,15 @@ def modelled() -> dict[str, micro.Figure]:
     return {figure.row.name: figure for figure in micro.figures(CHEAP)}
 
 
-def test_the_object_is_what_the_table_says() -> None:
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_the_object_is_what_the_table_says(arch: str) -> None:
     """Without an assembler: the text that the table gives is the text that was assembled."""
-    text = micro_object.assembly()
-    assert hashlib.sha256(text.encode()).hexdigest() == MANIFEST["assembly_sha256"], "rebuild"
-    code = CodeObject((FOLDER / MANIFEST["file"]).read_bytes())
-    assert code.version == MANIFEST["code_object_version"] == 5
-    assert code.target == "amdgcn-amd-amdhsa--gfx942"
-    assert set(code.kernels) == set(MANIFEST["kernels"])
+    text, manifest = micro_object.assembly(arch), MANIFESTS[arch]
+    assert hashlib.sha256(text.encode()).hexdigest() == manifest["assembly_sha256"], "rebuild"
+    code = CodeObject((FOLDER / manifest["file"]).read_bytes())
+    assert code.version == manifest["code_object_version"] == 5
+    assert code.target == f"amdgcn-amd-amdhsa--{arch}"
+    assert set(code.kernels) == set(manifest["kernels"])
     size = micro_launch._ARGUMENTS.size
     for name in code.kernels:
         resources = code.resources(name)
@@ -58,23 +62,29 @@ def test_the_object_is_what_the_table_says() -> None:
 
 
 def test_assembling_gives_the_same_bytes(tmp_path: Path) -> None:
-    rebuilt = micro_object.write(tmp_path)
-    assert rebuilt.read_bytes() == (FOLDER / MANIFEST["file"]).read_bytes()
-    assert (rebuilt.parent / "manifest.json").read_text() == (FOLDER / "manifest.json").read_text()
+    micro_object.write(tmp_path)
+    rebuilt = tmp_path / micro_object.FOLDER
+    names = sorted(path.name for path in FOLDER.iterdir())
+    assert sorted(path.name for path in rebuilt.iterdir()) == names
+    for name in names:
+        assert (rebuilt / name).read_bytes() == (FOLDER / name).read_bytes()
 
 
 def test_another_object_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(FOLDER, tmp_path / "micro")
     monkeypatch.setenv("AMDATTN_KERNEL_DIR", str(tmp_path))
-    file = tmp_path / "micro" / MANIFEST["file"]
+    arch = micro_rows.ARCH
+    file = tmp_path / "micro" / MANIFESTS[arch]["file"]
     changed = bytearray(file.read_bytes())
     changed[0x2000] ^= 1
     file.write_bytes(changed)
     with pytest.raises(CorruptKernel, match="recorded sha256"):
-        micro_launch.image.__wrapped__()
-    (tmp_path / "micro" / "manifest.json").write_text('{"schema": 2}')
+        micro_launch.image.__wrapped__(arch)
+    (tmp_path / "micro" / f"{arch}.json").write_text('{"schema": 2}')
     with pytest.raises(ManifestError, match="does not hold the micro kernels"):
-        micro_launch.image.__wrapped__()
+        micro_launch.image.__wrapped__(arch)
+    with pytest.raises(UnsupportedDeviceError, match="for gfx942 and gfx950, the device is gfx90a"):
+        micro_launch.image("gfx90a")
 
 
 def test_names_are_unique_and_rows_say_what_they_settle() -> None:
@@ -190,7 +200,7 @@ def test_every_kernel_is_clean_in_checked_mode() -> None:
     """No missing wait, hazard, race or access outside: what holds here is safe on a GPU."""
     with Micro() as bench:
         every = launches(bench)
-        assert every.keys() == set(MANIFEST["kernels"])
+        assert every.keys() == set(MANIFESTS[micro_rows.ARCH]["kernels"])
         with virtual.check(raise_on=None) as found:
             for launch in every.values():
                 bench.enqueue(launch)

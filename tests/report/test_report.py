@@ -22,6 +22,7 @@ from amdattn.report import document, facts, make, steps, supervise
 from amdattn.report.make import Part
 from amdattn.report.supervise import Planned
 from tests.support import fake_rocm
+from tests.support.paths import ROOT
 
 # -- fakes: a child that says what a test wants it to say ------------------------------------------
 
@@ -229,6 +230,28 @@ def test_quick_report_on_the_virtual_device(run: Command, tmp_path: Path) -> Non
         assert private not in both or private == "/"
     assert not re.search(rf"\b{re.escape(socket.gethostname())}\b", both)
     assert not re.search(r"(?<![\w<>./])/(?!opt/rocm|sys/|proc/|dev/)\w+/\w+/\w", both)
+
+
+def test_quick_report_on_another_architecture(tmp_path: Path) -> None:
+    """What an owner of one sees first. Micro kernels are stated of the MI300X alone."""
+    done = subprocess.run(
+        [
+            *(sys.executable, "-m", "amdattn.cli", "selftest", "--quick"),
+            *("--report", str(tmp_path / "report.json")),
+        ],
+        env=os.environ | {"AMDATTN_DEVICE": "virtual:gfx950"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert report["ok"] and report["device"]["target"].startswith("gfx950")
+    steps = {step["name"]: step["status"] for step in report["device_steps"]}
+    assert {*steps.values()} == {"ok", "not measured"}
+    assert {steps[name] for name in ("launch", "graph", "ids", "clock")} == {"ok"}
+    assert report["micro"] == []
 
 
 def test_every_kernel_has_a_case() -> None:
