@@ -25,7 +25,7 @@ from amdattn.testing import selftest
 from benchmarks.checker_mutation.object_file import object_subject
 
 MICRO = paths.hsaco_dir() / "micro"
-FILE = MICRO / json.loads((MICRO / "manifest.json").read_text())["file"]
+FILE = MICRO / json.loads((MICRO / "gfx942.json").read_text())["file"]
 INT32 = as_dtype("int32")
 
 
