@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -76,3 +77,22 @@ def test_support_has_no_tests() -> None:
 def test_files_exist() -> None:
     gone = [name for name in ELSEWHERE if not (ROOT / name).is_dir()]
     assert not [*gone, *(name for name in OF_NONE if not Path(TESTS / name).is_dir())]
+
+
+TOP = {
+    *(".ci", ".clang-format", ".gitignore", ".pre-commit-config.yaml", "MANIFEST.in", "setup.py"),
+    *("CHANGELOG.md", "LICENSE", "README.md", "pyproject.toml", "amdattn", "asm_src", "hsaco"),
+    *("benchmarks", "build_scripts", "docs", "examples", "tests", "virtual_device"),
+}
+
+
+def test_nothing_else_stands_at_the_top() -> None:
+    """Such as what a command printed into a file that was committed."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("no checkout")
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode:
+        pytest.skip(f"git does not list this checkout: {listed.stderr.strip()}")
+    assert {name.partition("/")[0] for name in listed.stdout.splitlines()} == TOP
