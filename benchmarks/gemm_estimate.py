@@ -28,7 +28,7 @@ from amdattn.cli.output import progress_bar
 from amdattn.device import manifest, runtime
 from amdattn.ops import registry
 from amdattn.ops.gemm import cost as gemm_cost, grids, planning
-from amdattn.ops.gemm.choice import Choice, passes
+from amdattn.ops.gemm.choice import Choice
 from amdattn.ops.gemm.problem import GemmProblem
 from build_scripts.gemm_table import PRODUCTS
 
@@ -146,10 +146,8 @@ def losses(launches: Sequence[Launch]) -> dict[GemmProblem, float]:
             if one.problem == problem:
                 kernel = kernels[one.kernel]
                 estimate = gemm_cost.cost(problem, kernel, one.splits, one.columns, props)
-                of_choice = Choice(
-                    kernel, one.splits, one.columns, estimate, passes(problem, kernel, props)
-                )
-                clk[of_choice] = one.clk
+                choice = Choice.of(problem, kernel, one.splits, one.columns, estimate, props)
+                clk[choice] = one.clk
         found[problem] = clk[planning.least_estimated(list(clk))] / min(clk.values()) - 1
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from amdattn.device.manifest import KernelSpec
 from amdattn.op.plan import Address, Argument, PerRun, Stride
-from amdattn.ops.gemm.choice import split_steps
+from amdattn.ops.gemm.grids import split_steps
 from amdattn.ops.gemm.problem import ADDENDS, FACTORS, GemmProblem
 
 # Values of the argument out_type.

@@ -27,26 +27,22 @@ class Choice:
     cost: Cost
     passes: int
 
+    @staticmethod
+    def of(
+        problem: GemmProblem,
+        kernel: KernelSpec,
+        splits: int,
+        columns: int,
+        cost: Cost,
+        props: DeviceProps,
+    ) -> Choice:
+        """Of a product on a device."""
+        tile_m: int = kernel.tile["m"]
+        is_held = problem.b_rows * problem.k * problem.element_bytes <= props.mall_bytes
+        passes = 1 if is_held else -(-problem.m // tile_m)
+        return Choice(kernel, splits, columns, cost, passes)
+
     @property
     def facts(self) -> dict[str, object]:
         """What tells it from the others."""
         return {"kernel": self.kernel.name, "columns": self.columns, "splits": self.splits}
-
-
-def steps(problem: GemmProblem, kernel: KernelSpec) -> int:
-    """Steps of k: cache lines of a row, or two of them; of groups of k those of an even share."""
-    step: int = kernel.params["step"]
-    groups = problem.groups if problem.groups_share_k else 1
-    return -(-problem.k // (step * groups))
-
-
-def split_steps(problem: GemmProblem, kernel: KernelSpec, splits: int) -> int:
-    """Steps of each part; the last one may have fewer."""
-    return -(-steps(problem, kernel) // splits)
-
-
-def passes(problem: GemmProblem, kernel: KernelSpec, props: DeviceProps) -> int:
-    """`Choice.passes` of a member."""
-    tile_m: int = kernel.tile["m"]
-    is_held = problem.b_rows * problem.k * problem.element_bytes <= props.mall_bytes
-    return 1 if is_held else -(-problem.m // tile_m)

@@ -71,3 +71,15 @@ def splits_of(problem: GemmProblem, kernel: KernelSpec, grid: tuple[int, int, in
     if has_windows(kernel):
         return grid[0] // num_tiles(problem, kernel, most_columns(problem, kernel))
     return grid[0] // XCDS
+
+
+def steps(problem: GemmProblem, kernel: KernelSpec) -> int:
+    """Steps of k: cache lines of a row, or two of them; of groups of k those of an even share."""
+    step: int = kernel.params["step"]
+    groups = problem.groups if problem.groups_share_k else 1
+    return -(-problem.k // (step * groups))
+
+
+def split_steps(problem: GemmProblem, kernel: KernelSpec, splits: int) -> int:
+    """Steps of each part; the last one may have fewer."""
+    return -(-steps(problem, kernel) // splits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates
@@ -15,7 +16,7 @@ from amdattn.op.plan import Launch, Plan
 from amdattn.op.workspace import Init, Region, WorkspaceLayout
 from amdattn.ops.gemm import grids
 from amdattn.ops.gemm.arguments import arguments
-from amdattn.ops.gemm.choice import Choice, passes, steps
+from amdattn.ops.gemm.choice import Choice
 from amdattn.ops.gemm.cost import clock_of, cost, cost_of, estimator
 from amdattn.ops.gemm.explanation import kernel_text, splits_text, tiles_text
 from amdattn.ops.gemm.matching import mismatches, most_products
@@ -74,10 +75,8 @@ def choose(
         return _least_estimated(problem, props, taking)
     for kernel, splits, columns in _ways(problem, taking):
         if (kernel.name, splits, columns) == (tuned.kernel, tuned.splits, tuned.columns):
-            return Choice(
-                *(kernel, splits, columns, cost(problem, kernel, splits, columns, props)),
-                passes(problem, kernel, props),
-            )
+            estimate = cost(problem, kernel, splits, columns, props)
+            return Choice.of(problem, kernel, splits, columns, estimate, props)
     raise ValueError(_no_such_choice(problem, tuned, choices(problem, props, rows).items))
 
 
@@ -108,11 +107,11 @@ def _least_estimated(
                     found.append((order, splits, columns, estimate))
     return least_estimated(
         [
-            Choice(
-                *(taking[order], splits, columns, cost_of(estimate, problem, props)),
-                passes(problem, taking[order], props),
+            Choice.of(
+                *(problem, taking[order], splits, columns),
+                *(cost_of(estimate, problem, props), props),
             )
-            for order, splits, columns, estimate in sorted(found, key=lambda way: way[0])
+            for order, splits, columns, estimate in sorted(found, key=itemgetter(0))
             if estimate.clk * _WORTH <= least
         ]
     )
@@ -145,7 +144,7 @@ def build(
     reasons = {
         "why this kernel": why or kernel_text(choices.items),
         "tiles": tiles_text(problem, best, choices.items),
-        "k": f"{steps(problem, kernel)} steps of {kernel.params['step']}, in turn by "
+        "k": f"{grids.steps(problem, kernel)} steps of {kernel.params['step']}, in turn by "
         f"{kernel.params['waves_k']} waves, {kernel.params['steps_in_flight']} of each in "
         "flight",
         "splits": splits_text(problem, best, choices.items),
@@ -198,10 +197,9 @@ def choices(
     clock_ghz = clock_of(problem, props)
     estimators = {kernel: estimator(problem, kernel, props, clock_ghz) for kernel in taking}
     items = tuple(
-        Choice(
-            *(kernel, splits, columns),
-            cost_of(estimators[kernel].estimate(splits, columns), problem, props),
-            passes(problem, kernel, props),
+        Choice.of(
+            *(problem, kernel, splits, columns),
+            *(cost_of(estimators[kernel].estimate(splits, columns), problem, props), props),
         )
         for kernel, splits, columns in _ways(problem, taking)
     )
@@ -268,7 +266,7 @@ def _columns(problem: GemmProblem, kernel: KernelSpec, splits: int) -> list[int]
 
 def _splits(problem: GemmProblem, kernel: KernelSpec) -> list[int]:
     """Numbers of parts to try, each without an empty part."""
-    all_steps = steps(problem, kernel)
+    all_steps = grids.steps(problem, kernel)
     if problem.are_several:
         return [1]
     most = min(kernel.accepts["max_splits"], all_steps)

@@ -13,7 +13,14 @@ from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.ops.gemm.estimate import Estimate, Estimator, memory_rates
-from amdattn.ops.gemm.grids import WINDOW, chunk, lines_of_step, most_columns, tiles
+from amdattn.ops.gemm.grids import (
+    WINDOW,
+    chunk,
+    lines_of_step,
+    most_columns,
+    steps as steps_of,
+    tiles,
+)
 from amdattn.ops.gemm.problem import BLOCKS, SCALES_OF_ROWS, WORD_BYTES, GemmProblem
 
 
@@ -131,8 +138,7 @@ def estimator(
     ahead = stages - 1 if is_direct else 1 + has_blocks
     beside: float = (_STEP_CLK_OF_BLOCKS if has_blocks else _STEP_CLK)[is_direct, fragments]
 
-    # Of groups of k, which the host does not know, on average.
-    all_steps = -(-problem.k // (step * (problem.groups if problem.groups_share_k else 1)))
+    all_steps = steps_of(problem, kernel)
     # Steps are a cache line of each row, but of 6 bits, in which matrix instructions of most types
     # take as long as of 16 bits.
     matrix: float = 2 * tile_m * tile_n * step / (arch.matrix_flops_per_clk * problem.matrix_rate)
