@@ -153,6 +153,11 @@ std::optional<u64> Memory::reserve(u64 size, u64 alignment) {
   if (!placed) return std::nullopt;
   const u64 base = (*placed + more) & ~more;
   ranges_.emplace(base, round_to_page(size));
+  // Address space is used again in the end: what was freed there before is no mapping of this
+  // range.
+  const u64 last = base + round_to_page(size) - 1;
+  std::erase_if(freed_,
+                [&](const Allocation& a) { return a.base <= last && base < a.base + a.size; });
   return base;
 }
 

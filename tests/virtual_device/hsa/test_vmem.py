@@ -173,6 +173,20 @@ def test_access_to_nothing_is_a_fault(
     assert "nothing is mapped there in a reserved range" in capfd.readouterr().err
 
 
+def test_a_range_knows_nothing_of_what_lay_there_before(
+    vmem: Vmem, capfd: pytest.CaptureFixture[str]
+) -> None:
+    free, step = lambda at, size: vmem.call("address_free", at, size), 1 << 36
+    first = vmem.reserve(SIZE)
+    vmem.mapped(first)
+    assert vmem.call("unmap", first, SIZE) == free(first, SIZE) == abi.SUCCESS
+    while first not in range(again := vmem.reserve(step), again + step):
+        assert free(again, step) == abi.SUCCESS  # until the address space has been walked
+    assert run_fill(vmem, first) == [abi.MEMORY_FAULT]
+    assert "nothing is mapped there in a reserved range" in capfd.readouterr().err
+    assert free(again, step) == abi.SUCCESS
+
+
 def test_past_the_last_mapping_is_a_fault(vmem: Vmem) -> None:
     vmem.mapped(vmem.base)
     assert run_fill(vmem, vmem.base + SIZE - 256) == []
