@@ -1,14 +1,15 @@
 """Prints the products of models on prompts: modelled clk of whole launches beside the best peer's.
 
-    python -m benchmarks.gemm_prompts [--models NAME ...] [--dtype float16] [--aiter CHECKOUT]
-                                      [--reading NAME] [--json FILE]
+    python -m benchmarks.gemm_prompts [--models NAME ...] [--tokens N ...] [--dtype float16]
+                                      [--aiter CHECKOUT] [--in-full FLOP] [--reading NAME]
+                                      [--json FILE [--resume]]
 
 24 products of the layers of Llama 8B and 70B and Qwen 32B, of 512 to 8192 tokens. Peers: Triton's
 kernel of `triton_gemm` with the best of twelve tiles, and AITER's objects. Which way of a peer is
-the best is found with 512 and 1024 elements of k; of more than 2^26 results with 256 and 512, among
-tiles of 128 x 128 and more. That one is then run in full, or, like ours, beyond 1.5 TFLOP,
-extrapolated from 1024 and 2048. A launch is not counted on either side, and no time depends on what
-the operands hold.
+the best is found with 512 and 1024 elements of k; of more than 2^23 results with 256 and 512, among
+tiles of 128 x 128 and more. That one is then run in full, or, like ours, beyond `--in-full` (1.5
+TFLOP), extrapolated from 1024 and 2048. A launch is not counted on either side, and no time depends
+on what the operands hold. `--resume` keeps the products that the file already has.
 """
 
 from __future__ import annotations
@@ -56,8 +57,7 @@ MODELS = {
     "qwen3-32b": ((1024,), ((10240, 5120), (5120, 8192), (51200, 5120), (5120, 25600))),
 }
 _PICKED_AT, _PICKED_AT_OF_MANY, _EXTRAPOLATED_FROM = (512, 1024), (256, 512), (1024, 2048)
-_MANY = 2**26  # results
-_MOST_FLOP = 1.5e12
+_MANY = 2**23  # results
 _WIDEST_TILE = 256  # of AITER
 _FEW_ROWS = 512  # up to which AITER's tiles for few rows are tried, too
 
@@ -86,11 +86,6 @@ def _at(lengths: tuple[int, int], k: int, clk_of: ClkOfK) -> float:
     return low + (high - low) * (k - lengths[0]) / (lengths[1] - lengths[0])
 
 
-def _whole(m: int, n: int, k: int, clk_of: ClkOfK) -> float:
-    """In full, or extrapolated."""
-    return _at(_EXTRAPOLATED_FROM, k, clk_of) if 2 * m * n * k > _MOST_FLOP else clk_of(k)
-
-
 class Shape:
     """The arrays of one product, and what runs on them."""
 
@@ -113,7 +108,7 @@ class Shape:
             a, b = (amdattn.empty((rows, k), self._options.dtype) for rows in (self._m, self._n))
             return modelled(partial(plan.run, a, b, self._out), self._options.reading)
 
-        return kernel.name, _whole(self._m, self._n, self._k, clk_of)
+        return kernel.name, self._whole(clk_of)
 
     def peers(self) -> Iterator[tuple[str, float]]:
         """The best way of each peer."""
@@ -169,7 +164,13 @@ class Shape:
         names = [one.name for one in self._attempts(ways, self._k)]
         lengths = _PICKED_AT_OF_MANY if self._m * self._n > _MANY else _PICKED_AT
         _, name = min((_at(lengths, self._k, partial(clk_of, one)), one) for one in names)
-        return f"{peer} {name}", _whole(self._m, self._n, self._k, partial(clk_of, name))
+        return f"{peer} {name}", self._whole(partial(clk_of, name))
+
+    def _whole(self, clk_of: ClkOfK) -> float:
+        """In full, or extrapolated."""
+        if 2 * self._m * self._n * self._k > self._options.in_full:
+            return _at(_EXTRAPOLATED_FROM, self._k, clk_of)
+        return clk_of(self._k)
 
 
 def main() -> None:
@@ -180,8 +181,12 @@ def main() -> None:
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
     parser.add_argument("--reading", help="see docs/generated/readings.md")
     parser.add_argument("--aiter", type=Path, help="a checkout of AITER")
+    parser.add_argument("--in-full", type=float, default=1.5e12, help="FLOP of the largest in full")
     parser.add_argument("--json", type=Path, help="write every row here")
+    parser.add_argument("--resume", action="store_true", help="keep the rows of --json's file")
     options = parser.parse_args()
+    if options.resume and not options.json:
+        parser.error("--resume needs --json")
     props = runtime.get().props
     limit = props.num_cus * props.architecture.matrix_flops_per_clk
     shapes = [
@@ -192,6 +197,10 @@ def main() -> None:
         for n, k in MODELS[model][1]
     ]
     found = []
+    if options.resume and options.json.exists():
+        found = [Row(**row) for row in json.loads(options.json.read_text())]
+    done = {(row.m, row.n, row.k) for row in found}
+    shapes = [shape for shape in shapes if shape[1:] not in done]
     with progress_bar() as progress:
         for model, m, n, k in progress.track(shapes):
             shape = Shape(m, n, k, options)
