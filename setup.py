@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))
 
 from amdattn import native_libraries  # noqa: E402  (ROOT is not on the path before)
-from build_scripts import jax_handler, packed_objects, virtual_device  # noqa: E402  (ROOT is not on the path before)
+from build_scripts import jax_handler, virtual_device  # noqa: E402  (ROOT is not on the path before)
 
 
 class BuildPackage(build_py):
@@ -38,7 +38,8 @@ class BuildPackage(build_py):
         jax_handler.build(package / "_lib")
         native_libraries.record(ROOT, package / "_lib")
         if not self.editable_mode:  # a checkout finds both beside the package
-            packed_objects.copy_packed(ROOT / "hsaco", package / "hsaco")
+            shutil.rmtree(package / "hsaco", ignore_errors=True)  # what an earlier build left
+            shutil.copytree(ROOT / "hsaco", package / "hsaco")
             shutil.copytree(ROOT / "asm_src" / "args", package / "_args", dirs_exist_ok=True)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import build_scripts
 from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.dtypes import as_dtype
-from build_scripts import manifest, micro_object
+from build_scripts import manifest, micro_object, packed_objects
 from build_scripts.limits import workgroups
 from build_scripts.memo import compile_changed
 from build_scripts.toolchain import ASM_SRC, Compiled, Toolchain, compile_hip, compiler_acc_uses
@@ -193,13 +193,17 @@ def build_all(
         built = list(pool.map(lambda kernel: build(kernel, compiler), chosen))
     rows |= {result.kernel.symbol: result.row for result in built}
     text = manifest.render([rows[kernel.symbol] for kernel in KERNELS])
-    micro = micro_object.write(target)
-    for stale in set(target.glob("*/*.hsaco")) - micro - {target / k.file for k in KERNELS}:
-        stale.unlink()
-    for result in built:
-        file = target / result.kernel.file
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(result.image)
+    micro_object.write(target)
+    images = {result.kernel.symbol: result.image for result in built}
+    for arch in ARCHITECTURES:
+        there = packed_objects.read_folder(target / arch)
+        families: dict[str, packed_objects.Images] = {}
+        for kernel in KERNELS:
+            if kernel.arch == arch:
+                name = Path(kernel.file).name
+                image = images.get(kernel.symbol) or there[name]
+                families.setdefault(kernel.op, {})[name] = image
+        packed_objects.write_folder(target / arch, families)
     (target / "manifest.json").write_text(text, encoding="utf-8")
     return built
 

@@ -267,12 +267,13 @@ def _metadata(symbol: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write(target: Path) -> set[Path]:
-    """Assemble into `target`/micro, each with what it is in JSON; the paths of the code objects."""
-    return {_write(target / FOLDER, arch) for arch in ARCHITECTURES}
+def write(target: Path) -> None:
+    """Assemble into `target`/micro, each with what it is in JSON."""
+    for arch in ARCHITECTURES:
+        _write(target / FOLDER, arch)
 
 
-def _write(folder: Path, arch: str) -> Path:
+def _write(folder: Path, arch: str) -> None:
     text = assembly(arch)
     image = assemble(text, LLVM22, arch)
     folder.mkdir(parents=True, exist_ok=True)
@@ -290,4 +291,3 @@ def _write(folder: Path, arch: str) -> Path:
         "kernels": [symbol for symbol, _ in bodies()],
     }
     (folder / f"{arch}.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-    return file

@@ -16,29 +16,34 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from amdattn.device import manifest_schema
-from build_scripts import manifest, schedules
+from amdattn.device import manifest_schema, packs
+from build_scripts import manifest, packed_objects, schedules
 from build_scripts.build import HSACO, KERNELS, build, build_all
 
 
 def differences(shipped: Path, rebuilt: Path) -> list[str]:
     """What distinguishes two folders of code objects, a text a file; empty if nothing does."""
     found = []
-    names = {path.relative_to(root) for root in (shipped, rebuilt) for path in _files(root)}
-    for name in sorted(names):
-        ours, theirs = shipped / name, rebuilt / name
-        if not theirs.exists():
+    ours, theirs = _contents(shipped), _contents(rebuilt)
+    for name in sorted(ours.keys() | theirs.keys()):
+        if name not in theirs:
             found.append(f"{name}: shipped, but no kernel of the build table makes it")
-        elif not ours.exists():
+        elif name not in ours:
             found.append(f"{name}: built, but not shipped")
-        elif ours.read_bytes() != theirs.read_bytes():
-            describe = _text_difference if name.suffix == ".json" else _binary_difference
-            found.append(describe(str(name), ours.read_bytes(), theirs.read_bytes()))
+        elif ours[name] != theirs[name]:
+            describe = _text_difference if name.endswith(".json") else _binary_difference
+            found.append(describe(name, ours[name], theirs[name]))
     return found
 
 
-def _files(root: Path) -> list[Path]:
-    return [*root.rglob("*.hsaco"), *root.rglob("manifest.json"), *root.glob("micro/*.json")]
+def _contents(root: Path) -> dict[str, bytes]:
+    """Manifests and code objects, which may be in other packs, or compressed otherwise."""
+    texts = [root / "manifest.json", *root.glob("micro/*.json")]
+    found = {str(path.relative_to(root)): path.read_bytes() for path in texts}
+    for folder in sorted(path for path in root.iterdir() if path.is_dir()):
+        for name, image in packed_objects.read_folder(folder).items():
+            found[f"{folder.name}/{name}"] = image
+    return found
 
 
 def _text_difference(name: str, shipped: bytes, rebuilt: bytes) -> str:
@@ -71,7 +76,7 @@ def differences_of_share(shipped: Path, share: int) -> tuple[int, list[str]]:
         built = list(pool.map(build, chosen))
     found = []
     for one in built:
-        image = (shipped / one.kernel.file).read_bytes()
+        image = packs.read(shipped / one.kernel.file, packs.MOST_BYTES)
         if image != one.image:
             found.append(_binary_difference(one.kernel.file, image, one.image))
         row = rows[one.kernel.symbol]

@@ -134,12 +134,12 @@ class KernelSpec:
     def read_code_object(self) -> bytes:
         """The code object's bytes, verified against the recorded sha256.
 
-        A checkout has it in a file, a wheel in a pack (`amdattn.device.packs`).
+        It is in a pack, or a file (`amdattn.device.packs`).
 
         Raises
         ------
         CorruptKernel
-            There is neither, or what there is is not what was recorded.
+            It is in neither, or is not what was recorded.
         """
         most = self.nbytes or MAX_CODE_OBJECT_BYTES
         try:

@@ -1,9 +1,9 @@
-"""Code objects of a folder: each a file in a checkout, several in a pack in a wheel.
+"""Code objects of a folder: several in a pack, or each a file.
 
-Objects of one kind are near copies of each other: compressed together they take half of what they
-take one by one. A folder of packs has an index, packs.json, which gives for every pack the names of
-its objects and their bytes, in order; a pack is the objects one after the other, compressed by
-LZMA. `build_scripts.packed_objects` makes both.
+Objects of one kind are near copies of each other: compressed together they take a third of what
+they take one by one. A folder of packs has an index, packs.json, which gives for every pack the
+names of its objects and their bytes, in order; a pack is the objects one after the other,
+compressed by LZMA. `build_scripts.packed_objects` makes both. A file of its own takes precedence.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from typing import NamedTuple
 from amdattn.user_files import read_bytes, read_json
 
 INDEX, SUFFIX = "packs.json", ".xz"
-# Of all objects of a pack, of the memory that unpacking takes, and of what packing may add.
-_MOST_BYTES, _UNPACKING_BYTES, _PACKED_MORE = 16 * 2**20, 64 * 2**20, 2**15
+MOST_BYTES = 16 * 2**20  # of all objects of a pack
+# Of the memory that unpacking takes, and of what packing may add.
+_UNPACKING_BYTES, _PACKED_MORE = 64 * 2**20, 2**15
 # Kernels that are loaded one after the other are mostly of one pack, or of two.
 _PACKS_KEPT = 2
 
@@ -49,6 +50,18 @@ def read(path: Path, most: int) -> bytes:
     return _unpacked(place.pack, place.pack_bytes)[place.start : place.start + place.nbytes]
 
 
+def names(folder: Path) -> set[str]:
+    """Of the objects in a folder's packs; none if it has no index."""
+    index = folder / INDEX
+    return set(_places(index)) if os.path.exists(index) else set()
+
+
+def forget() -> None:
+    """Forget what was read: packs have been written anew."""
+    _places.cache_clear()
+    _unpacked.cache_clear()
+
+
 @functools.lru_cache(maxsize=4)
 def _places(index: Path) -> dict[str, _Place]:
     """Of every object that an index names."""
@@ -60,12 +73,12 @@ def _places(index: Path) -> dict[str, _Place]:
         if pack != os.path.basename(pack) or not pack.endswith(SUFFIX):
             raise ValueError(f"{index}: {pack!r} is not the name of a pack in its folder")
         if not isinstance(sizes, dict) or not all(
-            type(nbytes) is int and 0 < nbytes <= _MOST_BYTES for nbytes in sizes.values()
+            type(nbytes) is int and 0 < nbytes <= MOST_BYTES for nbytes in sizes.values()
         ):
             raise ValueError(f"{index}: {pack} is not an object of names and bytes")
         start, pack_bytes = 0, sum(sizes.values())
-        if pack_bytes > _MOST_BYTES:
-            raise ValueError(f"{index}: {pack} has more than {_MOST_BYTES} bytes")
+        if pack_bytes > MOST_BYTES:
+            raise ValueError(f"{index}: {pack} has more than {MOST_BYTES} bytes")
         for name, nbytes in sizes.items():
             found[name] = _Place(index.with_name(pack), pack_bytes, start, nbytes)
             start += nbytes
@@ -76,7 +89,7 @@ def _places(index: Path) -> dict[str, _Place]:
 def _unpacked(pack: Path, nbytes: int) -> bytes:
     """All objects of a pack, which has exactly so many bytes."""
     try:
-        import lzma  # a Python may have been built without it; a checkout does not need it
+        import lzma  # a Python may have been built without it, which need not have kernels' files
 
         unpacking = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_UNPACKING_BYTES)
         content = unpacking.decompress(read_bytes(pack, nbytes + _PACKED_MORE), nbytes + 1)

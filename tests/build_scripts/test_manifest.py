@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import json
 import re
 import shutil
@@ -19,6 +20,7 @@ from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.ops.gemm import grids
 from amdattn.ops.gemm.problem import MAX_ALIGNED_STRIDE, by_k
 from build_scripts import build, manifest, toolchain, verify
+from tests.support.shipped import code_object, code_objects
 
 ROOT = build.ROOT
 ROWS: list[dict[str, Any]] = [*manifest.read_rows(build.HSACO).values()]
@@ -36,14 +38,13 @@ def hash_of(source: str) -> str:
 
 
 def test_rows_and_files_and_build_table_agree() -> None:
-    files = {str(path.relative_to(build.HSACO)) for path in build.HSACO.glob("*/*.hsaco")}
-    micro = {f"micro/amdattn_micro_{arch}.hsaco" for arch in ARCHITECTURES}
-    assert files - micro == {row["file"] for row in ROWS} == {k.file for k in build.KERNELS}
-    assert micro < files
+    files = {f"{arch}/{name}" for arch in ARCHITECTURES for name in code_objects(arch)}
+    assert files == {row["file"] for row in ROWS} == {k.file for k in build.KERNELS}
+    assert {*code_objects("micro")} == {f"amdattn_micro_{arch}.hsaco" for arch in ARCHITECTURES}
 
 
 def bytes_and_hashes_are_recorded(row: dict[str, Any], _code: manifest.CodeObject) -> None:
-    image = (build.HSACO / row["file"]).read_bytes()
+    image = code_object(row["file"])
     assert (len(image), manifest.sha256(image)) == (row["bytes"], row["sha256"])
     for name, digest in row["source_sha256"].items():
         assert hash_of(name) == digest, f"{name} changed: rebuild"
@@ -55,9 +56,8 @@ def code_object_loads_widely(row: dict[str, Any], code: manifest.CodeObject) -> 
     assert code.target == row["target"] == f"amdgcn-amd-amdhsa--{row['arch']}"
     assert code.kernels == (row["symbol"],)
     # AMD's HIP runtime refuses an image without the one; debuggers and profilers read the other.
-    with (build.HSACO / row["file"]).open("rb") as file:
-        elf = ELFFile(file)
-        assert elf.get_section_by_name(".strtab") and elf.get_section_by_name(".symtab")
+    elf = ELFFile(io.BytesIO(code_object(row["file"])))
+    assert elf.get_section_by_name(".strtab") and elf.get_section_by_name(".symtab")
 
 
 def resources_are_recorded_and_within_budget(
@@ -111,7 +111,7 @@ def tiles_and_limits_follow_the_code_object(row: dict[str, Any], code: manifest.
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["symbol"])
 def test_what_is_recorded_of_a_kernel(row: dict[str, Any]) -> None:
     """One test of each, which reads its code object once."""
-    code = manifest.CodeObject((build.HSACO / row["file"]).read_bytes())
+    code = manifest.CodeObject(code_object(row["file"]))
     for holds in (
         bytes_and_hashes_are_recorded,
         code_object_loads_widely,
@@ -139,8 +139,8 @@ def test_kernarg_offsets_are_those_the_kernel_reads(row: dict[str, Any]) -> None
 
 
 def code_bytes(row: dict[str, Any]) -> int:
-    with (build.HSACO / row["file"]).open("rb") as file:
-        return int(ELFFile(file).get_section_by_name(".text").data_size)
+    elf = ELFFile(io.BytesIO(code_object(row["file"])))
+    return int(elf.get_section_by_name(".text").data_size)
 
 
 def test_products_fit_the_instruction_cache() -> None:
@@ -174,7 +174,7 @@ def test_verify_reports_each_kind_of_difference(tmp_path: Path) -> None:
         shutil.copytree(build.HSACO, folder)
     assert verify.differences(shipped, rebuilt) == []
     file = ROWS[0]["file"]
-    image = bytearray((shipped / file).read_bytes())
+    image = bytearray(code_object(file))
     image[0x123] ^= 1
     (rebuilt / file).write_bytes(image)
     (rebuilt / "manifest.json").write_text('{"schema": 2}\n')
@@ -193,7 +193,7 @@ def test_verify_of_a_share_reports_differences(monkeypatch: pytest.MonkeyPatch) 
     edits: dict[str, Any] = {}
 
     def rebuilt(kernel: build.KernelBuild) -> build.Built:
-        image = (build.HSACO / kernel.file).read_bytes() + edits.get("image", b"")
+        image = code_object(kernel.file) + edits.get("image", b"")
         return build.Built(kernel, image, {**rows[kernel.symbol], **edits.get("row", {})})
 
     monkeypatch.setattr(verify, "build", rebuilt)
@@ -241,7 +241,7 @@ def test_output_does_not_depend_on_the_checkout_path(
         compiled = toolchain.compile_hip(
             copy / kernel.source, kernel.toolchain, kernel.arch, kernel.all_defines, kernel.flags
         )
-        assert compiled.code_object == (build.HSACO / kernel.file).read_bytes()
+        assert compiled.code_object == code_object(kernel.file)
         assert copy / "isa" / "device.h" in compiled.sources
 
 

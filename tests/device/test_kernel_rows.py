@@ -115,7 +115,7 @@ def test_code_objects_have_the_recorded_hash(tmp_path):
     for kernel in manifest.kernels():
         assert hashlib.sha256(kernel.read_code_object()).hexdigest() == kernel.sha256
     damaged = tmp_path / "damaged.hsaco"
-    damaged.write_bytes(KERNEL.path.read_bytes()[:-1] + b"?")
+    damaged.write_bytes(KERNEL.read_code_object()[:-1] + b"?")
     with pytest.raises(CorruptKernel, match=r"damaged\.hsaco has sha256"):
         dataclasses.replace(KERNEL, path=damaged).read_code_object()
     with pytest.raises(CorruptKernel, match="cannot read"):

@@ -22,17 +22,14 @@ from amdattn.errors import CorruptKernel
 from build_scripts import packed_objects
 
 IMAGES = {f"k{i}.hsaco": bytes((i + j) % 251 for j in range(900 + i)) for i in range(5)}
-PACKS = ("pack_00.xz", "pack_01.xz", "pack_02.xz")
+PACKS = ("pack_0.xz", "pack_1.xz", "pack_2.xz")
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Five objects in packs of two, two and one."""
-    (tmp_path / "plain").mkdir()
-    for name, image in IMAGES.items():
-        (tmp_path / "plain" / name).write_bytes(image)
     monkeypatch.setattr(packed_objects, "PACK_BYTES", 2000)
-    packed_objects.copy_packed(tmp_path / "plain", tmp_path / "packed")
+    packed_objects.write_folder(tmp_path / "packed", {"pack": IMAGES})
     assert {path.name for path in (tmp_path / "packed").iterdir()} == {packs.INDEX, *PACKS}
     return tmp_path / "packed"
 
@@ -75,18 +72,18 @@ def flip(content: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("damage", "named"),
     [
-        (flip, r"pack_01\.xz: Corrupt input data"),
-        (lambda x: x[:-40], r"pack_01\.xz: Compressed data ended"),
-        (lambda x: b"", r"pack_01\.xz: Compressed data ended"),
-        (lambda x: b"MZ" + x, r"pack_01\.xz: Input format not supported"),
-        (lambda x: lzma.compress(lzma.decompress(x)[:-1]), r"pack_01\.xz: unpacks to 1804 bytes"),
-        (lambda x: lzma.compress(lzma.decompress(x) + b"?"), r"pack_01\.xz: unpacks to more than"),
+        (flip, r"pack_1\.xz: Corrupt input data"),
+        (lambda x: x[:-40], r"pack_1\.xz: Compressed data ended"),
+        (lambda x: b"", r"pack_1\.xz: Compressed data ended"),
+        (lambda x: b"MZ" + x, r"pack_1\.xz: Input format not supported"),
+        (lambda x: lzma.compress(lzma.decompress(x)[:-1]), r"pack_1\.xz: unpacks to 1804 bytes"),
+        (lambda x: lzma.compress(lzma.decompress(x) + b"?"), r"pack_1\.xz: unpacks to more than"),
     ],
 )
 def test_a_damaged_pack_is_named(
     folder: Path, damage: Callable[[bytes], bytes], named: str
 ) -> None:
-    file = folder / "pack_01.xz"
+    file = folder / "pack_1.xz"
     content = file.read_bytes()
     file.write_bytes(damage(content))
     for _ in range(2):  # the second time, too
@@ -100,15 +97,15 @@ def test_a_damaged_pack_is_named(
 def test_what_is_missing_is_named(folder: Path) -> None:
     with pytest.raises(CorruptKernel, match=r"no k9\.hsaco, and packs\.json has none"):
         row(folder, "k9.hsaco", nbytes=9).read_code_object()
-    (folder / "pack_01.xz").unlink()
-    with pytest.raises(CorruptKernel, match=r"No such file or directory: '.*pack_01\.xz'"):
+    (folder / "pack_1.xz").unlink()
+    with pytest.raises(CorruptKernel, match=r"No such file or directory: '.*pack_1\.xz'"):
         row(folder).read_code_object()
     (folder / packs.INDEX).unlink()
     with pytest.raises(CorruptKernel, match=r"there is neither k3\.hsaco nor packs\.json"):
         row(folder).read_code_object()
 
 
-@pytest.mark.parametrize("name", ["pack_01.xz", packs.INDEX])
+@pytest.mark.parametrize("name", ["pack_1.xz", packs.INDEX])
 @pytest.mark.parametrize("kind", ["folder", "pipe", "zero", "large"])
 def test_what_is_no_file_is_named(folder: Path, name: str, kind: str) -> None:
     file = folder / name
@@ -132,17 +129,17 @@ def test_what_is_no_file_is_named(folder: Path, name: str, kind: str) -> None:
         ("", "Expecting value"),
         ("[" * 100000, "nests too deeply"),
         ("[]", "is no object of packs"),
-        ('{"pack_01.xz": []}', "not an object of names and bytes"),
+        ('{"pack_1.xz": []}', "not an object of names and bytes"),
         *(
-            (f'{{"pack_01.xz": {{"k3.hsaco": {n}}}}}', "not an object of names and bytes")
+            (f'{{"pack_1.xz": {{"k3.hsaco": {n}}}}}', "not an object of names and bytes")
             for n in ("0", "-1", "1.5", "true", "null", str(2**40), "NaN")
         ),
-        (json.dumps({"pack_01.xz": {str(i): 2**23 for i in range(3)}}), "has more than 16777216"),
+        (json.dumps({"pack_1.xz": {str(i): 2**23 for i in range(3)}}), "has more than 16777216"),
         *(
             (f'{{"{name}": {{}}}}', "is not the name of a pack in its folder")
-            for name in ("../pack_01.xz", "/pack_01.xz", "pack_01", "")
+            for name in ("../pack_1.xz", "/pack_1.xz", "pack_1", "")
         ),
-        ('{"pack_01.xz": {"k3.hsaco": 904}}', r"k3\.hsaco has 904 bytes, more than 903"),
+        ('{"pack_1.xz": {"k3.hsaco": 904}}', r"k3\.hsaco has 904 bytes, more than 903"),
     ],
 )
 def test_a_malformed_index_is_named(folder: Path, text: str, why: str) -> None:
@@ -157,9 +154,9 @@ def test_what_unpacks_to_more_than_there_is(folder: Path) -> None:
     some = bytes(2**24)
     packed = b"".join([*(packer.compress(some) for _ in range(8)), packer.flush()])
     assert len(packed) < 2**15
-    (folder / "pack_01.xz").write_bytes(packed)
+    (folder / "pack_1.xz").write_bytes(packed)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(CorruptKernel, match=r"pack_01\.xz: unpacks to more than 1805"):
+    with pytest.raises(CorruptKernel, match=r"pack_1\.xz: unpacks to more than 1805"):
         row(folder, nbytes=manifest_schema.MAX_CODE_OBJECT_BYTES).read_code_object()
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 2**16  # KB
 
@@ -168,8 +165,8 @@ def test_what_takes_more_memory_than_there_is(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**28}]
-    (folder / "pack_01.xz").write_bytes(lzma.compress(b"image", filters=filters))
-    with pytest.raises(CorruptKernel, match=r"pack_01\.xz: Memory usage limit"):
+    (folder / "pack_1.xz").write_bytes(lzma.compress(b"image", filters=filters))
+    with pytest.raises(CorruptKernel, match=r"pack_1\.xz: Memory usage limit"):
         row(folder).read_code_object()
 
     def no_memory(*_: object) -> bytes:
@@ -182,5 +179,5 @@ def test_what_takes_more_memory_than_there_is(
 
 def test_a_python_without_lzma_is_told_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "lzma", None)
-    with pytest.raises(CorruptKernel, match=r"pack_01\.xz needs the module lzma"):
+    with pytest.raises(CorruptKernel, match=r"pack_1\.xz needs the module lzma"):
         row(folder).read_code_object()

@@ -29,7 +29,7 @@ def launch(op: str, dtype: str, grid: int, args: dict[str, Any]) -> None:
         x.address if isinstance(x := args[name], amdattn.DeviceArray) else x for name, *_ in fields
     ]
     layout.pack_into(block, 0, *values)
-    image = kernel.path.read_bytes()
+    image = kernel.read_code_object()
     Launch(image, kernel.symbol, (grid, 1, 1), (256, 1, 1), bytes(block)).enqueue(Functions())
     amdattn.synchronize()
 

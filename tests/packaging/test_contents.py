@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
+import lzma
 import os
 import re
-import shutil
 import sys
 import zlib
 from pathlib import Path
@@ -14,11 +14,14 @@ import pytest
 from setuptools import Distribution, find_packages
 from setuptools.command.build_py import build_py
 
-from amdattn.device import manifest, packs
+from amdattn.arch.architectures import ARCHITECTURES
+from amdattn.device import packs
 from amdattn.device.virtual_library import library_path
 from amdattn.device.x86_level import LEVELS
-from build_scripts.packed_objects import PACK_BYTES, copy_packed
+from build_scripts.build import HSACO, KERNELS
+from build_scripts.packed_objects import PACK_BYTES, read_folder, write_folder
 from tests.support.paths import ROOT
+from tests.support.shipped import code_objects
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -86,70 +89,45 @@ def test_the_source_distribution_has_what_tests_import() -> None:
     assert not excluded
 
 
-@pytest.fixture(scope="module")
-def kernels_of_the_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """hsaco/ as a wheel has it."""
-    folder = tmp_path_factory.mktemp("wheel") / "hsaco"
-    copy_packed(ROOT / "hsaco", folder)
-    return folder
-
-
-def test_the_wheel_has_no_more_than_eight_megabytes(
-    modules: dict[Path, str], kernels_of_the_wheel: Path
-) -> None:
+def test_the_wheel_has_no_more_than_eight_megabytes(modules: dict[Path, str]) -> None:
     """As its files compress, with the virtual device for every level of x86-64."""
     library = library_path()
-    files = [*modules, *kernels_of_the_wheel.rglob("*"), *(ROOT / "asm_src" / "args").rglob("*")]
+    files = [*modules, *HSACO.rglob("*"), *(ROOT / "asm_src" / "args").rglob("*")]
     files += [library] * len(LEVELS)
     nbytes = sum(len(zlib.compress(x.read_bytes(), 6)) for x in files if x.is_file())
     assert 2e6 < nbytes < 8e6
 
 
-def test_the_wheel_has_every_code_object_as_it_is(
-    kernels_of_the_wheel: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain = {row.path: row.path.read_bytes() for row in manifest.kernels()}
-    monkeypatch.setenv("AMDATTN_KERNEL_DIR", str(kernels_of_the_wheel))
-    rows = sorted(manifest.kernels(), key=lambda row: row.path)
-    assert [row.read_code_object() for row in rows] == [plain[path] for path in sorted(plain)]
-    left = {path.relative_to(kernels_of_the_wheel) for path in all_objects(kernels_of_the_wheel)}
-    assert left == {path.relative_to(ROOT / "hsaco") for path in all_objects(ROOT / "hsaco/micro")}
-
-
-def all_objects(folder: Path) -> list[Path]:
-    return list(folder.rglob("*.hsaco"))
-
-
-def test_packs_name_every_object_once_and_are_short(kernels_of_the_wheel: Path) -> None:
-    for folder in {row.path.parent.name for row in manifest.kernels()}:
-        index = json.loads((kernels_of_the_wheel / folder / packs.INDEX).read_text())
+def test_packs_name_every_object_once_and_are_short() -> None:
+    for arch in ARCHITECTURES:
+        index = json.loads((HSACO / arch / packs.INDEX).read_text())
         named = [name for sizes in index.values() for name in sizes]
-        assert sorted(named) == sorted(path.name for path in all_objects(ROOT / "hsaco" / folder))
-        beside = {path.name for path in (kernels_of_the_wheel / folder).iterdir()}
-        assert beside == {packs.INDEX, *index}
+        kernels = [kernel for kernel in KERNELS if kernel.arch == arch]
+        assert sorted(named) == sorted(Path(kernel.file).name for kernel in kernels)
+        assert {path.name for path in (HSACO / arch).iterdir()} == {packs.INDEX, *index}
         assert max(sum(sizes.values()) for sizes in index.values()) <= PACK_BYTES
+        assert {name.rpartition("_")[0] for name in index} == {kernel.op for kernel in kernels}
 
 
-def test_packs_are_the_same_bytes_every_time(tmp_path: Path) -> None:
-    some = tmp_path / "some" / "gfx942"
-    some.mkdir(parents=True)
-    for path in sorted(all_objects(ROOT / "hsaco" / "gfx942"))[::8]:
-        shutil.copy2(path, some)
-    for copy in ("first", "second"):
-        copy_packed(tmp_path / "some", tmp_path / copy)
-        for path in some.iterdir():
-            os.utime(path, (0, 0))
-    names = {path.relative_to(tmp_path / "first") for path in (tmp_path / "first").rglob("*.*")}
-    assert len(names) >= 3  # an index and two packs
-    for name in names:
-        assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
-
-
-def test_a_python_without_lzma_packs_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "some").mkdir()
-    (tmp_path / "some" / "kernel.hsaco").write_bytes(b"image")
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    copy_packed(tmp_path / "some", tmp_path / "wheel")
-    assert (tmp_path / "wheel" / "kernel.hsaco").read_bytes() == b"image"
+def test_packs_are_written_when_their_objects_change(tmp_path: Path) -> None:
+    images = {name: image for name, image in code_objects("gfx942").items() if "norm" in name}
+    families = {"norm": images, "other": {"other.hsaco": b"other"}}
+    write_folder(tmp_path, families)
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert len(first) >= 4 and read_folder(tmp_path) == {**images, "other.hsaco": b"other"}
+    last = max(name for name in first if name.startswith("norm"))
+    # As another version of the compressor has it: the same objects, so that it stays.
+    other = lzma.compress(lzma.decompress(first[last]), preset=0)
+    (tmp_path / last).write_bytes(other)
+    (tmp_path / "other.hsaco").write_bytes(b"built apart")
+    assert read_folder(tmp_path)["other.hsaco"] == b"built apart"
+    families["other"] = {"other.hsaco": b"changed"}
+    write_folder(tmp_path, families)
+    second = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert second.keys() == first.keys()
+    assert {name for name in first if first[name] != second[name]} == {
+        *(last, "other_0.xz", packs.INDEX),
+    }
+    assert second[last] == other and read_folder(tmp_path)["other.hsaco"] == b"changed"
+    write_folder(tmp_path, {"norm": images})
+    assert read_folder(tmp_path) == images

@@ -10,11 +10,14 @@ s_waitcnt there covers the load. Whether an input reaches it is another question
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from elftools.elf.elffile import ELFFile
 
 from benchmarks.checker_mutation.code import Instruction, disassemble
 
@@ -119,12 +122,10 @@ def unwaited(instructions: Iterable[Instruction]) -> Iterator[Place]:
                 pending[register] = (counter, counters.issued[counter], instruction.pc)
 
 
-def instructions_of(path: Path) -> list[Instruction]:
-    from elftools.elf.elffile import ELFFile
-
-    with path.open("rb") as file:
-        text = ELFFile(file).get_section_by_name(".text")
-        return disassemble(text.data(), text["sh_addr"])
+def instructions_of(image: bytes) -> list[Instruction]:
+    """Of a code object."""
+    text = ELFFile(io.BytesIO(image)).get_section_by_name(".text")
+    return disassemble(text.data(), text["sh_addr"])
 
 
 def main() -> None:
@@ -136,7 +137,7 @@ def main() -> None:
     ]
     found = 0
     for file in files:
-        places = list(unwaited(instructions_of(file)))
+        places = list(unwaited(instructions_of(file.read_bytes())))
         found += bool(places)
         if places:
             p = places[0]

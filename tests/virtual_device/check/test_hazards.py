@@ -6,6 +6,7 @@ hazard_oracle_*.json hold what LLVM inserted between pairs of instructions (see 
 from __future__ import annotations
 
 import ctypes
+import io
 import json
 import re
 from collections import Counter
@@ -18,10 +19,9 @@ from amdattn.device.virtual_library import library_path
 from build_scripts.hazards import PAGE, hazard_rules, render
 from tests.support.check.hazard_oracle import oracle_path
 from tests.support.isa.assembler import assemble
-from tests.support.paths import ROOT
+from tests.support.shipped import code_objects
 from tests.support.vdev_library import CPUS, DEFAULT_CPU, choose_machine, open_library
 
-HSACO = ROOT / "hsaco"
 ORACLES = {cpu: json.loads(oracle_path(cpu).read_text()) for cpu in CPUS}
 
 WAITS = {
@@ -306,14 +306,11 @@ def test_a_branch_that_no_lane_takes(check: Checker, branch: str) -> None:
 
 def test_shipped_code_objects_have_none(check_of: Checker) -> None:
     check = check_of
-    paths = sorted(HSACO.glob(f"{check.cpu}/*.hsaco"))
-    assert paths
-    for path in paths:
-        with path.open("rb") as file:
-            text = ELFFile(file).get_section_by_name(".text").data()
+    for name, image in code_objects(check.cpu).items():
+        text = ELFFile(io.BytesIO(image)).get_section_by_name(".text").data()
         # Advice is what LLVM alone pads; asm_src/isa/ordered.h keeps the distances of the manual.
         found = [hazard for hazard in check(text) if hazard.kind != "hazard_advice"]
-        assert found == [], path.name
+        assert found == [], name
 
 
 def test_page_is_current() -> None:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from elftools.elf.elffile import ELFFile
 
 from amdattn.device.code_object import read_kernels
 from benchmarks.checker_mutation.code import Instruction, disassemble
-from tests.support.paths import ROOT
+from tests.support.shipped import code_object, code_objects
 from tests.support.vdev_library import CPUS
 
 WAIT = 5  # states between a VALU write of an SGPR and the vector memory instruction that reads it
@@ -31,15 +31,12 @@ _LONG_SHIFT = re.compile(r"v_(lshlrev_b64|lshrrev_b64|ashrrev_i64)")
 _GRANULE = 8  # VGPRs are allocated in blocks of so many
 
 
-def objects(cpu: str) -> Iterator[tuple[Path, list[Instruction]]]:
-    """The code objects of this package with their code."""
-    paths = sorted((ROOT / "hsaco" / cpu).glob("*.hsaco"))
-    assert paths
-    for path in paths:
-        with path.open("rb") as file:
-            text = ELFFile(file).get_section_by_name(".text")
-            assert text is not None
-            yield path, disassemble(text.data(), text["sh_addr"], cpu)
+def objects(cpu: str) -> Iterator[tuple[str, list[Instruction]]]:
+    """The code objects of this package, by name, with their code."""
+    for name, image in code_objects(cpu).items():
+        text = ELFFile(io.BytesIO(image)).get_section_by_name(".text")
+        assert text is not None
+        yield name, disassemble(text.data(), text["sh_addr"], cpu)
 
 
 def sgprs(text: str) -> set[str]:
@@ -110,12 +107,10 @@ def long_shifts(code: list[Instruction], owned: int) -> Iterator[str]:
 @pytest.mark.parametrize("cpu", CPUS)
 def test_shipped_code_objects_have_none(cpu: str) -> None:
     wrong = []
-    for path, code in objects(cpu):
-        (kernel,) = read_kernels(path.read_bytes(), path.name).values()
+    for name, code in objects(cpu):
+        (kernel,) = read_kernels(code_object(f"{cpu}/{name}"), name).values()
         owned = kernel.resources["vgpr"] - kernel.resources["agpr"]
-        wrong += [
-            f"{path.name}: {place}" for place in (*untouched(code), *long_shifts(code, owned))
-        ]
+        wrong += [f"{name}: {place}" for place in (*untouched(code), *long_shifts(code, owned))]
     assert wrong == []
 
 
