@@ -18,35 +18,33 @@
 template <class S>
 struct Schedule : UnitSteps<S> {
   using Steps = UnitSteps<S>;
-  using Steps::is_score, Steps::op, Steps::read_of_output, Steps::read_of_score;
-  using Steps::kBarrier, Steps::kFlipReadK, Steps::kFlipReadV, Steps::kFlipsFirst;
-  using Steps::kFlipWriteV, Steps::kNextBlockOps, Steps::next_block, Steps::kSlots, Steps::kSplit,
-      Steps::kTransposes;
-  using Steps::kLone, Steps::kTransposeV, Steps::kWindows, Steps::kWriteV;
-  using Steps::side_steps, Steps::trans_steps, Steps::vector_steps;
-  using Steps::waits_k, Steps::waits_v;
+  using Steps::is_score, Steps::kBarrier, Steps::kFlipReadK, Steps::kFlipReadV, Steps::kFlipWriteV,
+      Steps::kFlipsFirst, Steps::kLone, Steps::kNextBlockOps, Steps::kSlots, Steps::kSplit,
+      Steps::kTransposeV, Steps::kTransposes, Steps::kWindows, Steps::kWriteV, Steps::next_block,
+      Steps::op, Steps::read_of_output, Steps::read_of_score, Steps::side_steps, Steps::trans_steps,
+      Steps::vector_steps, Steps::waits_k, Steps::waits_v;
   using typename Steps::Done;
 
-  // ---- All of a unit, beside the matrix instructions
+  // ---- What the rules of a member depend on
+  static constexpr int kTransSlots = S::Target::kTransSlots;  // of the vector unit
+  // Whether a transcendental keeps the vector unit while a matrix instruction issues.
+  static constexpr bool kOverMatrix = kTransSlots == 4;
+  static constexpr bool kRows32 = S::kTile == 32;  // of a matrix instruction; otherwise 16
+  // Whether LDS instructions have a queue of their own, so that what may follow a matrix
+  // instruction at once is not behind one that may not.
+  static constexpr bool kLdsApart = S::kDirect;
+
+  // ---- A unit as far as it is placed, beside its matrix instructions
   struct Timetable {
     Placed at[352];
     int count, slots;
     bool fits;
   };
-  static constexpr int kTransSlots = S::Target::kTransSlots;
-  // Whether a transcendental keeps the vector unit while a matrix instruction issues.
-  static constexpr bool kOverMatrix = kTransSlots == 4;
-  // Matrix instructions for which an LDS instruction is put off.
-  static constexpr int kPatience = S::kDirect ? 1 : 3;
-  static constexpr int slots_of(const Item& item) {  // of the wave; a kTrans keeps its unit for 4
-    switch (item.step) {
-      case Step::kNextBlock:  // the first two add 64 bits
-        return item.n < 2 ? 2 : 1;
-      case Step::kExceeds:  // and is there such a lane
-        return 2;
-      default:
-        return traits(item.step).unit == Unit::kLds ? 2 : 1;
-    }
+  static constexpr bool is_lds(Step step) { return traits(step).unit == Unit::kLds; }
+  static constexpr int slots_of(const Item& item) {                // of the wave
+    if (item.step == Step::kNextBlock) return item.n < 2 ? 2 : 1;  // the first two add 64 bits
+    if (item.step == Step::kExceeds) return 2;                     // and is there such a lane
+    return is_lds(item.step) ? 2 : 1;
   }
   // Without an instruction between them: M0 and its use, a transcendental and that of its result.
   static constexpr bool may_not_follow(const Placed& first, const Item& second) {
@@ -65,163 +63,172 @@ struct Schedule : UnitSteps<S> {
       for (int i = table.count - 1; i >= 0; --i) {
         const Placed& p = table.at[i];
         if (p.step == read && p.n == n) return least(14, count);
-        count += traits(p.step).unit == Unit::kLds;
+        count += is_lds(p.step);
       }
     }
     return 0;
   }
-  // In `slots`; fits if they suffice. `before`: of the unit before, if this one waits for its
-  // reads.
-  static constexpr Timetable place(int t, int slots, const Timetable& before) {
-    Timetable out{{}, 0, slots, false};
-    const auto vector = vector_steps(t), trans = trans_steps();
+  // Steps wait in queues, each in its order; kMatrix is the next matrix instruction.
+  enum Queue { kTrans, kVector, kLds, kOther, kQueues, kMatrix = kQueues };
+  struct Queues {
+    Items<160> of[kQueues];
+  };
+  static constexpr Queues queues(int t) {
+    Queues out{{trans_steps(), vector_steps(t)}};
     const auto side = side_steps(t);
-    Done done{};
-    // Where there is room for two more lost slots a matrix instruction, vector steps are spread
-    // evenly: then the time depends neither on how many are lost nor on what they are beside.
-    const int work = vector.count + kTransSlots * trans.count;
-    const bool spreads = S::kTile == 32 && work + 3 * kWindows <= kSlots * kWindows;
-    int now = 0, vector_free = 0, v = 0, x = 0, s = 0, since = 0;
-    const auto emit = [&out, &now, &before, &done](const Item& item) {
-      int n = item.n;
-      if (item.step == Step::kWaitK) n = behind(before, out, Step::kReadK, n);
-      if (item.step == Step::kWaitV) n = behind(before, out, Step::kReadV, n);
-      out.at[out.count++] = {item.step, n, now};
-      done.see(item.step);
-      now += slots_of(item);
-    };
-    for (int w = 0; w < kWindows; ++w) {
-      const int begin = w * slots / kWindows, end = (w + 1) * slots / kWindows;
-      now = most(now, begin);
-      emit({is_score(w) ? Step::kScore : Step::kOutput, op(w), w});
-      vector_free = most(most(vector_free, now - 1) + 1, now + 1);
-      while (now < end) {
-        const Placed& last = out.at[out.count - 1];
-        const auto can = [&](const auto& items, int n) {
-          return n < items.count && items.item[n].window <= w &&
-                 !may_not_follow(last, items.item[n]) && done.allows(items.item[n]);
-        };
-        const bool vector_can = can(vector, v), trans_can = can(trans, x);
-        // A transcendental keeps the vector unit for four slots. Right before a matrix instruction
-        // of 32 rows, one of them is that in which it issues; the last must come before the last
-        // window. Instructions of 16 rows come too often for that.
-        const bool late = w >= kWindows / 3 && x * (kWindows - 1) < w * trans.count;
-        const bool wants_trans = !kOverMatrix     ? (x + 1) * kWindows <= (w + 1) * trans.count
-                                 : S::kTile == 32 ? now == end - 1 || late
-                                                  : since >= 3 || x == 0;
-        const bool has_room = kOverMatrix || now + kTransSlots <= end;
-        const bool takes_trans = trans_can && has_room && (wants_trans || !vector_can);
-        const bool in_pace = (v + kTransSlots * x) * (kWindows - 1) < (w + 1) * work;
-        const bool vector_now =
-            vector_free <= now && (takes_trans || vector_can) && (in_pace || !spreads);
-        bool side_now = can(side, s) && now + slots_of(side.item[s]) <= end;
-        // An LDS instruction takes the next slot, too: rather while the vector unit is at work.
-        if (side_now && traits(side.item[s].step).unit == Unit::kLds &&
-            (v < vector.count || x < trans.count) && vector_free <= now + 1 && !spreads &&
-            w < side.item[s].window + kPatience)
-          side_now = false;
-        if (side_now && traits(side.item[s].step).unit == Unit::kLds &&
-            !S::Target::kLdsRightBehindMatrix && traits(last.step).unit == Unit::kMatrix)
-          side_now = false;
-        if (vector_now) {
-          vector_free = now + (takes_trans ? kTransSlots : 1);
-          since = takes_trans ? 0 : since + 1;
-          emit(takes_trans ? trans.item[x++] : vector.item[v++]);
-        } else if (side_now) {
-          emit(side.item[s++]);
-        } else {
-          ++now;
-        }
-      }
-      // What the next matrix instruction waits for, the barrier, and what comes before them cannot
-      // be put off.
-      int due = w == kWindows - 1 ? side.count : s;
-      for (int i = s; i < side.count && side.item[i].window <= w; ++i)
-        if (traits(side.item[i].step).unit == Unit::kWait) due = most(due, i + 1);
-      while (s < due) emit(side.item[s++]);
+    for (int i = 0; i < side.count; ++i) {
+      const Item& item = side.item[i];
+      out.of[kLdsApart && is_lds(item.step) ? kLds : kOther].add(item.step, item.n, item.window);
     }
-    out.fits = v == vector.count && x == trans.count && now <= slots;
     return out;
   }
-
-  // The same with LDS instructions in an order of their own, so that what may follow a matrix
-  // instruction at once is not behind one that may not.
-  static constexpr Timetable place_apart(int t, int slots, const Timetable& before) {
-    Timetable out{{}, 0, slots, false};
-    const auto vector = vector_steps(t), trans = trans_steps();
-    const auto all = side_steps(t);
-    Items<96> lds{}, side{};
-    for (int i = 0; i < all.count; ++i)
-      (traits(all.item[i].step).unit == Unit::kLds ? lds : side)
-          .item[(traits(all.item[i].step).unit == Unit::kLds ? lds : side).count++] = all.item[i];
+  struct State {
+    const Queues& queue;
+    const Timetable& before;  // of the unit before, if this one waits for its reads
+    Timetable out;
+    int next[kQueues] = {};
+    bool ready[kQueues + 1] = {};   // may the first one left of a queue be issued now?
+    int w = 0, begin = 0, end = 0;  // matrix instruction, the slot behind it, that of the next one
+    int now = 0, vector_free = 0;   // slots
+    int since_trans = 3;            // vector instructions
     Done done{};
-    int now = 0, vector_free = 0, v = 0, x = 0, s = 0, d = 0;
-    const auto put = [&out, &now, &before, &done](const Item& item) {
-      int n = item.n;
-      if (item.step == Step::kWaitK) n = behind(before, out, Step::kReadK, n);
-      if (item.step == Step::kWaitV) n = behind(before, out, Step::kReadV, n);
-      out.at[out.count++] = {item.step, n, now};
+
+    constexpr int count(Queue of) const { return queue.of[of].count; }
+    constexpr int left(Queue of) const { return count(of) - next[of]; }
+    constexpr const Item& first(Queue of) const { return queue.of[of].item[next[of]]; }
+    constexpr bool has_room(int slots) const { return now + slots <= end; }
+    constexpr int work() const { return count(kVector) + kTransSlots * count(kTrans); }
+    // Where there is room for two more lost slots a matrix instruction, vector steps are spread
+    // evenly: then the time depends neither on how many are lost nor on what they are beside.
+    constexpr bool spreads() const {
+      return kOverMatrix && kRows32 && work() + 3 * kWindows <= kSlots * kWindows;
+    }
+    constexpr bool in_pace() const {
+      const int issued = next[kVector] + kTransSlots * next[kTrans];
+      return !spreads() || issued * (kWindows - 1) < (w + 1) * work();
+    }
+    // By what it needs, its unit, and the slots up to the next matrix instruction.
+    constexpr bool is_ready(Queue of) const {
+      if (left(of) == 0 || first(of).window > w || !done.allows(first(of)) ||
+          may_not_follow(out.at[out.count - 1], first(of)))
+        return false;
+      if (of == kTrans || of == kVector) return vector_free <= now && in_pace();
+      return has_room(slots_of(first(of))) &&
+             (S::Target::kLdsRightBehindMatrix || now > begin || !is_lds(first(of).step));
+    }
+    constexpr void take(Queue from) {
+      if (from == kTrans) vector_free = now + kTransSlots, since_trans = 0;
+      if (from == kVector) vector_free = now + 1, ++since_trans;
+      const Item& item = queue.of[from].item[next[from]++];
+      const bool waits_k = item.step == Step::kWaitK;
+      if (!waits_k && item.step != Step::kWaitV) return issue(item);
+      // Behind the reads that it is for, unless those are the unit before's.
+      const Step read = waits_k ? Step::kReadK : Step::kReadV;
+      for (int i = next[kLds]; i < count(kLds) && !kLone; ++i)
+        if (const Item& one = queue.of[kLds].item[i]; one.step == read && one.n <= item.n)
+          while (next[kLds] <= i) take(kLds);
+      issue({item.step, behind(before, out, read, item.n), 0});
+    }
+    constexpr void issue(const Item& item) {
+      out.at[out.count++] = {item.step, item.n, now};
       done.see(item.step);
       now += slots_of(item);
-    };
-    // What a wait waits for comes first, unless the unit before has read it.
-    const auto emit = [&](const Item& item) {
-      const Step read = item.step == Step::kWaitK ? Step::kReadK : Step::kReadV;
-      const bool of_unit = !kLone || item.window == kWindows - 1;
-      if (of_unit && (item.step == Step::kWaitK || item.step == Step::kWaitV)) {
-        int until = d;
-        for (int i = d; i < lds.count; ++i)
-          if (lds.item[i].step == read && lds.item[i].n <= item.n) until = i + 1;
-        while (d < until) put(lds.item[d++]);
-      }
-      put(item);
-    };
-    bool early = true;  // before its window
-    for (int w = 0; w < kWindows; ++w) {
-      const int begin = w * slots / kWindows, end = (w + 1) * slots / kWindows;
-      if (!early) now = most(now, begin);
-      emit({is_score(w) ? Step::kScore : Step::kOutput, op(w), w});
-      const int matrix = now;  // the slot behind it
-      vector_free = most(most(vector_free, now - 1) + 1, now + 1);
-      early = false;
-      while (now < end && !early) {
-        const Placed& last = out.at[out.count - 1];
-        const auto can = [&](const auto& items, int n) {
-          return n < items.count && items.item[n].window <= w &&
-                 !may_not_follow(last, items.item[n]) && done.allows(items.item[n]);
-        };
-        const bool vector_can = can(vector, v) && vector_free <= now;
-        const bool trans_can = can(trans, x) && vector_free <= now && now + kTransSlots <= end &&
-                               (x + 1) * kWindows <= (w + 2) * trans.count;
-        const bool side_can = can(side, s);
-        const bool lds_can = can(lds, d) && now > matrix && now + 2 <= end;
-        if (now == matrix && side_can)
-          emit(side.item[s++]);
-        else if (trans_can) {
-          vector_free = now + kTransSlots;
-          emit(trans.item[x++]);
-        } else if (lds_can &&
-                   (vector_free > now || !vector_can || (lds.count - d) * 2 > kWindows - w)) {
-          emit(lds.item[d++]);
-        } else if (vector_can) {
-          vector_free = now + 1;
-          emit(vector.item[v++]);
-        } else if (side_can) {
-          emit(side.item[s++]);
-        } else if (now + 1 == end && vector_free <= now && now >= matrix + kSlots - 1) {
-          early = true;  // no room for a transcendental
-        } else {
-          ++now;
-        }
-      }
-      int due = w == kWindows - 1 ? side.count : s;
-      for (int i = s; i < side.count && side.item[i].window <= w; ++i)
-        if (traits(side.item[i].step).unit == Unit::kWait) due = most(due, i + 1);
-      while (s < due) emit(side.item[s++]);
     }
-    while (d < lds.count) put(lds.item[d++]);
-    out.fits = v == vector.count && x == trans.count && now <= slots;
-    return out;
+    constexpr void begin_window(int nth) {
+      w = nth;
+      issue({is_score(w) ? Step::kScore : Step::kOutput, op(w), w});
+      begin = now;
+      end = (w + 1) * out.slots / kWindows;
+      vector_free = most(vector_free, now) + 1;
+    }
+    // What the next matrix instruction waits for, the barrier, and what comes before them cannot be
+    // put off.
+    constexpr void end_window() {
+      const auto& other = queue.of[kOther];
+      int due = w == kWindows - 1 ? other.count : next[kOther];
+      for (int i = due; i < other.count && other.item[i].window <= w; ++i)
+        if (traits(other.item[i].step).unit == Unit::kWait) due = i + 1;
+      while (next[kOther] < due) take(kOther);
+    }
+  };
+
+  // ---- The rules: which instruction comes next. It is that of the first rule that holds and whose
+  // queue is ready; if there is none the slot stays empty.
+  struct Rule {
+    bool is_used;  // by this member
+    Queue from;
+    bool (*holds)(const State&);
+  };
+  static constexpr Rule kRules[] = {
+      // A transcendental right before a matrix instruction: one of the slots for which it keeps the
+      // vector unit is that in which the matrix instruction does so anyway.
+      {kOverMatrix && kRows32, kTrans, [](const State& s) { return s.now == s.end - 1; }},
+      // Or elsewhere, if there have been fewer than an even share: the last one must come before
+      // the last window.
+      {kOverMatrix && kRows32, kTrans,
+       [](const State& s) {
+         return s.w >= kWindows / 3 && s.next[kTrans] * (kWindows - 1) < s.w * s.count(kTrans);
+       }},
+      // Matrix instructions of 16 rows come too often for that: three vector instructions between
+      // two transcendentals.
+      {kOverMatrix && !kRows32, kTrans, [](const State& s) { return s.since_trans >= 3; }},
+      // Rather a transcendental too early than an idle vector unit.
+      {kOverMatrix, kTrans, [](const State& s) { return !s.ready[kVector]; }},
+      // A transcendental that must end before the next matrix instruction: wherever it has room,
+      // but at most a window ahead of an even share, so that they do not all come first.
+      {!kOverMatrix, kTrans,
+       [](const State& s) {
+         return s.has_room(kTransSlots) &&
+                (s.next[kTrans] + 1) * kWindows <= (s.w + 2) * s.count(kTrans);
+       }},
+      // Are there more LDS instructions than one for two windows, they go first: what is left at
+      // the end of the unit has no matrix instruction beside it.
+      {kLdsApart, kLds, [](const State& s) { return 2 * s.left(kLds) > kWindows - s.w; }},
+      // The vector unit is what limits the loop, wherever the matrix unit does not.
+      {true, kVector, [](const State&) { return true; }},
+      // Beside a vector unit that is at work or has to wait, LDS instructions cost nothing,
+      {kLdsApart, kLds, [](const State&) { return true; }},
+      // and neither do the others.
+      {true, kOther, [](const State& s) { return !is_lds(s.first(kOther).step); }},
+      // An LDS instruction among them takes two slots: not if the vector unit has use for one.
+      {!kLdsApart, kOther,
+       [](const State& s) {
+         return s.vector_free > s.now + 1 || s.spreads() || s.left(kVector) + s.left(kTrans) == 0;
+       }},
+      // But others are behind it: it is put off for three windows at most.
+      {!kLdsApart, kOther, [](const State& s) { return s.w >= s.first(kOther).window + 3; }},
+      // Too late for a transcendental, and nothing else to do: the next matrix instruction comes a
+      // slot early.
+      {!kOverMatrix, kMatrix,
+       [](const State& s) {
+         return s.now + 1 == s.end && s.vector_free <= s.now && s.now >= s.begin + kSlots - 1;
+       }},
+  };
+  static constexpr const Rule* next_rule(const State& s) {
+    for (const Rule& rule : kRules)
+      if (rule.is_used && s.ready[rule.from] && rule.holds(s)) return &rule;
+    return nullptr;
+  }
+  // In `slots`; fits if they suffice.
+  static constexpr Timetable place(const Queues& queue, int slots, const Timetable& before) {
+    State s{queue, before, {{}, 0, slots, false}};
+    s.ready[kMatrix] = true;
+    for (int w = 0; w < kWindows; s.end_window(), ++w) {
+      s.begin_window(w);
+      while (s.now < s.end) {
+        for (int of = 0; of < kQueues; ++of) s.ready[of] = s.is_ready(Queue(of));
+        const Rule* rule = next_rule(s);
+        if (rule == nullptr)
+          ++s.now;
+        else if (rule->from == kMatrix)
+          s.end = s.now;
+        else
+          s.take(rule->from);
+      }
+    }
+    while (s.left(kLds) > 0) s.take(kLds);
+    s.out.fits = s.left(kVector) + s.left(kTrans) == 0 && s.now <= slots;
+    return s.out;
   }
 
   // What the order must keep, told from the placed steps alone.
@@ -295,9 +302,10 @@ struct Schedule : UnitSteps<S> {
   // In the time of the matrix instructions, or as little more as the vector unit needs: at least
   // that of its steps, and a slot for each matrix instruction.
   static constexpr Timetable place_in_least(int t, const Timetable& before) {
-    int slots = kWindows + vector_steps(t).count + kTransSlots * trans_steps().count;
+    const Queues queue = queues(t);
+    int slots = kWindows + queue.of[kVector].count + kTransSlots * queue.of[kTrans].count;
     for (slots = most(slots, kSlots * kWindows); slots <= 4 * kSlots * kWindows; ++slots) {
-      const Timetable out = S::kDirect ? place_apart(t, slots, before) : place(t, slots, before);
+      const Timetable out = place(queue, slots, before);
       if (out.fits && is_valid(t, before, out)) return out;
     }
     return {{}, 0, 0, false};
@@ -308,7 +316,7 @@ struct Schedule : UnitSteps<S> {
   static constexpr Timetable table_of() {
     constexpr Timetable kNone{{}, 0, 0, false};
     if constexpr (kLone && t == 0)
-      return place_in_least(t, place_apart(S::kUnits - 1, 2 * kSlots * kWindows, kNone));
+      return place_in_least(t, place(queues(S::kUnits - 1), 2 * kSlots * kWindows, kNone));
     else if constexpr (waits_k(t) || waits_v(t))
       return place_in_least(t, kTable<t - 1>);
     else

@@ -48,29 +48,27 @@ struct StepTraits {
   const char* name;
   Unit unit;
 };
-constexpr StepTraits traits(Step step) {
-  constexpr StepTraits kTraits[] = {
-      {"score", Unit::kMatrix},         {"output", Unit::kMatrix},
-      {"add_unit", Unit::kVector},      {"add_sample", Unit::kVector},
-      {"cap_rate", Unit::kVector},      {"cap_exp", Unit::kTrans},
-      {"cap_add", Unit::kVector},       {"cap_rcp", Unit::kTrans},
-      {"scale", Unit::kVector},         {"exp", Unit::kTrans},
-      {"sum", Unit::kVector},           {"round", Unit::kVector},
-      {"sample", Unit::kVector},        {"pack", Unit::kVector},
-      {"exceeds", Unit::kVector},       {"transpose_v", Unit::kVector},
-      {"flip_read_v", Unit::kVector},   {"flip_write_v", Unit::kVector},
-      {"flip_read_k", Unit::kVector},   {"read_v", Unit::kLds},
-      {"read_k", Unit::kLds},           {"write_v", Unit::kLds},
-      {"load_v", Unit::kMemory},        {"set_m0", Unit::kScalar},
-      {"load_k", Unit::kMemory},        {"prefetch", Unit::kMemory},
-      {"next_prefetch", Unit::kVector}, {"flip_m0", Unit::kScalar},
-      {"flip_flips", Unit::kScalar},    {"next_block", Unit::kScalar},
-      {"wait_v", Unit::kWait},          {"wait_k", Unit::kWait},
-      {"wait_staged", Unit::kWait},     {"wait_block", Unit::kWait},
-      {"barrier", Unit::kWait},
-  };
-  return kTraits[int(step)];
-}
+inline constexpr StepTraits kTraits[] = {
+    {"score", Unit::kMatrix},         {"output", Unit::kMatrix},
+    {"add_unit", Unit::kVector},      {"add_sample", Unit::kVector},
+    {"cap_rate", Unit::kVector},      {"cap_exp", Unit::kTrans},
+    {"cap_add", Unit::kVector},       {"cap_rcp", Unit::kTrans},
+    {"scale", Unit::kVector},         {"exp", Unit::kTrans},
+    {"sum", Unit::kVector},           {"round", Unit::kVector},
+    {"sample", Unit::kVector},        {"pack", Unit::kVector},
+    {"exceeds", Unit::kVector},       {"transpose_v", Unit::kVector},
+    {"flip_read_v", Unit::kVector},   {"flip_write_v", Unit::kVector},
+    {"flip_read_k", Unit::kVector},   {"read_v", Unit::kLds},
+    {"read_k", Unit::kLds},           {"write_v", Unit::kLds},
+    {"load_v", Unit::kMemory},        {"set_m0", Unit::kScalar},
+    {"load_k", Unit::kMemory},        {"prefetch", Unit::kMemory},
+    {"next_prefetch", Unit::kVector}, {"flip_m0", Unit::kScalar},
+    {"flip_flips", Unit::kScalar},    {"next_block", Unit::kScalar},
+    {"wait_v", Unit::kWait},          {"wait_k", Unit::kWait},
+    {"wait_staged", Unit::kWait},     {"wait_block", Unit::kWait},
+    {"barrier", Unit::kWait},
+};
+constexpr StepTraits traits(Step step) { return kTraits[int(step)]; }
 
 struct Item {
   Step step;

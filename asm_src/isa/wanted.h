@@ -1,8 +1,9 @@
-// More scalars than isa/uniform.h asks for at once.
+// `wanted` of 18 scalars; that of seven is in isa/uniform.h.
 #pragma once
 #include "isa/device.h"
 
-// Scalars, loaded if nothing else asks for them; all at once.
+// An empty statement with all of them as operands: the compiler has to have them in scalar
+// registers here, used or not, so that their loads are under way together.
 template <class... T>
   requires(sizeof...(T) == 18)
 __device__ __forceinline__ void wanted(T... x) {
