@@ -2,7 +2,7 @@
 
 Rates, latencies and matrix instructions are the device's own, at the clock that is asked for; every
 fitted constant is in here, as in cost.py. They were fitted to what the performance model of the
-virtual device gives for the shipped kernels (docs/gemm-many-rows.md has the errors).
+virtual device gives for the shipped kernels (docs/studies/gemm-many-rows-plans.md has the errors).
 """
 
 from __future__ import annotations
