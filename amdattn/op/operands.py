@@ -75,8 +75,8 @@ def check_output(name: str, out: View, inputs: Mapping[str, View]) -> None:
         )
     if repeated is None:
         raise ValueError(
-            f"{name} has shape {out.shape} and strides {out.strides}, of which it is too hard to "
-            "tell that no elements overlap"
+            f"{name} has shape {out.shape} and strides {out.strides}; it takes too long to tell "
+            "whether its elements overlap"
         )
     for other, view in inputs.items():
         if shared := share_memory(out, view):
@@ -84,7 +84,7 @@ def check_output(name: str, out: View, inputs: Mapping[str, View]) -> None:
         if shared is None:
             raise ValueError(
                 f"{name} (strides {out.strides}) and {other} (strides {view.strides}) are so "
-                "interleaved in memory that it is too hard to tell that they do not overlap"
+                "interleaved in memory that it takes too long to tell whether they overlap"
             )
 
 

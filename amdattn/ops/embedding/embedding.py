@@ -118,9 +118,7 @@ class EmbeddingPlan(RunnablePlan[EmbeddingProblem]):
         """The table, indices and out."""
         p = self.problem
         element, axes = as_dtype(p.dtype), tuple(map(str, range(len(p.shape))))
-        check = IndexCheck(
-            p.shape, p.table_rows - 1, f"the rows of table, of which it has {p.table_rows}"
-        )
+        check = IndexCheck(p.shape, p.table_rows - 1, f"since table has {p.table_rows} rows")
         specs = (
             OperandSpec("table", "in", (p.table_rows, p.columns), element, ("row",)),
             OperandSpec(

@@ -151,12 +151,14 @@ def _packed_operands(a: Any, b: Any, dtype: Any) -> tuple[str, Any, Any]:
     of_bits = "" if dtype is None else as_dtype(dtype).name
     if of_bits and of_bits not in _PACKED:
         raise ValueError(
-            f"dtype={dtype!r} is of a and b that hold elements packed, as uint8; it must be one of "
+            f"dtype={dtype!r} is for a and b with packed elements, as uint8; it must be one of "
             f"{', '.join(_PACKED)}"
         )
     for name, found in (("a", of_a), ("b", of_b)):
         if found and of_bits and found != of_bits:
-            raise ValueError(f"{name} has dtype {found}; with dtype={of_bits!r} it must be as that")
+            raise ValueError(
+                f"{name} has dtype {found}; with dtype={of_bits!r} it must be the same"
+            )
         of_bits = of_bits or found
     return of_bits, a, b
 
@@ -221,7 +223,7 @@ def _addend(inputs: dict[str, View], c: Any, beta: float, residual: Any, stream:
         if beta != 1:
             raise ValueError(f"beta={beta} is the factor of c, which was not given")
     elif residual is not None:
-        raise ValueError("c and residual were given; there may be one of them")
+        raise ValueError("c and residual were given; only one of them may be")
     elif beta != 0:
         inputs["c"] = as_view(c, "c", stream)
         return "c"

@@ -41,7 +41,9 @@ class AsGroupSizes:
             at = int(view.array.argmin())
             raise ValueError(f"{label}[{at}]={least} must be in 0..{self.rows}, the rows of a")
         if total > self.rows:
-            raise ValueError(f"the sum of {label} is {total}; it may be {self.rows}, the rows of a")
+            raise ValueError(
+                f"the sum of {label} is {total}; it may be at most {self.rows}, the rows of a"
+            )
         return placed(view.array, label, ordinal, stream)
 
     def even(self) -> NDArray[np.int32]:

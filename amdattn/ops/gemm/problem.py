@@ -173,17 +173,17 @@ class GemmProblem:
             raise ValueError(f"adds={self.adds!r} must be None or one of {', '.join(ADDENDS)}")
         if self.adds == "c" and self.has_factors:
             raise ValueError(
-                f"c is added to products without a gate; activation is {self.activation!r}, which "
-                "a residual may be added to"
+                f"c cannot be added with activation={self.activation!r}; a residual can"
             )
         if self.beta != 1 and self.adds != "c":
-            raise ValueError(f"beta={self.beta} is the factor of c, of which there is none")
+            raise ValueError(f"beta={self.beta} is the factor of c, but there is no c")
 
     def _check_types(self) -> None:
         of_b = as_dtype(self.b_dtype)
         if self.b_dtype != self.dtype and not (self.is_8_bit and of_b.itemsize == 1):
             raise ValueError(
-                f"b_dtype={self.b_dtype!r} must be {self.dtype!r} as dtype; only 8-bit types differ"
+                f"b_dtype={self.b_dtype!r} must be {self.dtype!r} like dtype; only 8-bit types may "
+                "differ"
             )
         for name in ("scale_a", "scale_b"):
             if (scale := getattr(self, name)) is None:
@@ -191,7 +191,7 @@ class GemmProblem:
             if scalars.word(name, scale) not in SCALES:
                 raise ValueError(f"{name}={scale!r} must be None or one of {', '.join(SCALES)}")
             if not self.is_8_bit:
-                raise ValueError(f"{name}={scale!r} is of 8-bit types; dtype is {self.dtype}")
+                raise ValueError(f"{name}={scale!r} is for 8-bit types; dtype is {self.dtype}")
         for kind in (BLOCKS, MX):
             if (self.scale_a == kind) != (self.scale_b == kind):
                 raise ValueError(
@@ -202,7 +202,7 @@ class GemmProblem:
             raise ValueError(f"scale_a={self.scale_a!r} must be {MX!r} with dtype={self.dtype!r}")
         if self.is_mx and self.b_dtype != self.dtype:
             raise ValueError(
-                f"b_dtype={self.b_dtype!r} must be {self.dtype!r} as dtype, with {MX!r} scales"
+                f"b_dtype={self.b_dtype!r} must be {self.dtype!r} like dtype, with {MX!r} scales"
             )
         if self.is_packed and self.k * as_dtype(self.dtype).bits % 8:
             raise ValueError(f"k={self.k} of {self.dtype} must be whole bytes of a row")

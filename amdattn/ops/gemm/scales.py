@@ -126,13 +126,13 @@ def mx_scale_views(
     ):
         if array is None:
             raise ValueError(
-                f"{name}=None must be uint8 of {shape}, an element for each 32 of k of a row"
+                f"{name}=None must be uint8 of {shape}, an element for each 32 along k of a row"
             )
         view = AsMxScales()(array, name, None, stream)
         if view.shape != shape:
             raise ValueError(
-                f"{name} has shape {view.shape}; it must be {shape}, an element for each 32 of k "
-                "of a row"
+                f"{name} has shape {view.shape}; it must be {shape}, an element for each 32 along "
+                "k of a row"
             )
         found[name] = view, MX
     return found

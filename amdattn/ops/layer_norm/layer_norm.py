@@ -160,7 +160,7 @@ def normalised(
     of_scale = MADE
     if scale is not None:
         if given[2] is not None:
-            raise ValueError("out_scale was given, but no scale is made: scale was given")
+            raise ValueError("out_scale was given, but no scale is computed, since scale was given")
         named["scale"], of_scale = scale_view(scale, "scale", view.shape[:-1], handle)
     if to == SAME and given[2] is not None:
         raise ValueError(f"out_scale was given, but out_dtype={out_dtype} has no scale")
@@ -178,7 +178,7 @@ def normalised(
     )
     seed = scalars.integer("seed", seed)
     if state is not None and seed:
-        raise ValueError(f"seed={seed} and state were given; there may be one of them")
+        raise ValueError(f"seed={seed} and state were given; only one of them may be")
     if 0 in view.shape:
         results = _of_nothing(kind, plan, named, given, handle)
     else:
@@ -267,7 +267,7 @@ def _of_nothing(
     """Results without elements, after the same checks."""
     p, shape = plan.problem, named["x"].shape
     if p.makes_scale and 0 not in shape[:-1]:
-        raise ValueError(f"x has shape {shape}, of which no scale can be made per row")
+        raise ValueError(f"x has shape {shape}: without elements no scale can be made per row")
     columns = shape[-1:]
     for name, view in named.items():
         if name != "scale":

@@ -58,7 +58,7 @@ class NormProblem:
         allowed = dict.fromkeys((self.dtype, FLOAT32.name))
         if self.weight_dtype not in allowed:
             raise ValueError(
-                f"weight has dtype {self.weight_dtype}; beside x of {self.dtype} it must be "
+                f"weight has dtype {self.weight_dtype}; with x of {self.dtype} it must be "
                 + " or ".join(allowed)
             )
         put("residual", scalars.boolean("residual", self.residual))

@@ -102,7 +102,9 @@ def quantize_fp8(
         check_block(block, shape[1])
         for name, value in (("scale", scale), ("out", out), ("out_scale", out_scale)):
             if value is not None:
-                raise ValueError(f"{name} was given with block={block}, of which both are made")
+                raise ValueError(
+                    f"{name} was given with block={block}, for which both are new arrays"
+                )
         if per != PER[0]:
             raise ValueError(f"per={per!r} must be {PER[0]!r} with block={block}")
         if block[0] == 1:
@@ -112,7 +114,7 @@ def quantize_fp8(
     of_rows = views[0].shape
     if scale is not None:
         if out_scale is not None:
-            raise ValueError("out_scale was given, but no scale is made: scale was given")
+            raise ValueError("out_scale was given, but no scale is computed, since scale was given")
         view, per = scale_view(scale, "scale", shape[:1], handle)
         views = *views, view
     device = runtime.get(views[0].ordinal)
@@ -245,7 +247,9 @@ def _of_nothing(
     """Results without elements, after the same checks."""
     x, p = views[0], plan.problem
     if not p.scale and (p.per == "tensor" or (p.per == "row" and x.shape[0] > 0)):
-        raise ValueError(f"x has shape {x.shape}, of which no scale can be made per {p.per}")
+        raise ValueError(
+            f"x has shape {x.shape}: without elements no scale can be made per {p.per}"
+        )
     dtype = p.narrow(plan.props.architecture)
     must = {"out": (x.shape, dtype)}
     if not p.scale:

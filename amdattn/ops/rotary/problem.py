@@ -87,7 +87,7 @@ class RotaryProblem:
         allowed = dict.fromkeys((self.dtype, FLOAT32.name))
         if self.table_dtype not in allowed:
             raise ValueError(
-                f"cos has dtype {self.table_dtype}; beside x of {self.dtype} it must be "
+                f"cos has dtype {self.table_dtype}; with x of {self.dtype} it must be "
                 + " or ".join(allowed)
             )
         word = scalars.word("positions", self.positions)

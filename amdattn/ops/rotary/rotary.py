@@ -142,7 +142,7 @@ def apply_rotary_emb(
     elif isinstance(seqlen_offsets, int) or getattr(seqlen_offsets, "shape", None) == ():
         first = scalars.integer("seqlen_offsets", seqlen_offsets)
         if rows < seqlen:
-            raise ValueError(f"cos has {rows} positions, x {seqlen} tokens a sequence")
+            raise ValueError(f"cos has {rows} positions, but x has {seqlen} tokens a sequence")
         if not 0 <= first <= rows - seqlen:
             raise ValueError(
                 f"seqlen_offsets={first} must be in 0..{rows - seqlen}: cos has {rows} positions, "

@@ -73,7 +73,7 @@ class SampleProblem:
             )
         if self.repetition_penalty != 1 and not self.history:
             raise ValueError(
-                f"repetition_penalty={self.repetition_penalty} is of tokens so far, of which there "
+                f"repetition_penalty={self.repetition_penalty} is for previous tokens, but there "
                 "are none"
             )
 

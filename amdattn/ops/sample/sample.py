@@ -142,7 +142,7 @@ def sample(
     )
     seed = scalars.integer("seed", seed)
     if state is not None and seed:
-        raise ValueError(f"seed={seed} and state were given; there may be one of them")
+        raise ValueError(f"seed={seed} and state were given; only one of them may be")
     if plan.problem.draws and not view.on_device:
         return _of_host(plan, logits, views, seed, state, out, workspace, handle)
     if plan.problem.draws:

@@ -110,9 +110,9 @@ def test_malformed_problems() -> None:
         ({"dtype": "float8_e4m3fn", "scale_a": MX}, "either both must be 'mx' or neither"),
         (
             {"dtype": "float8_e4m3fn", "b_dtype": "float8_e5m2", **KINDS},
-            "b_dtype='float8_e5m2' must be 'float8_e4m3fn' as dtype, with 'mx' scales",
+            "b_dtype='float8_e5m2' must be 'float8_e4m3fn' like dtype, with 'mx' scales",
         ),
-        ({"dtype": "bfloat16", **KINDS}, "scale_a='mx' is of 8-bit types"),
+        ({"dtype": "bfloat16", **KINDS}, "scale_a='mx' is for 8-bit types"),
     ):
         with pytest.raises(ValueError, match=text):
             GemmProblem(8, 8, 128, **options)
