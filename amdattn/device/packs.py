@@ -1,9 +1,9 @@
-"""Code objects of a folder: each a file in a checkout, several in a pack in a wheel.
+"""Code objects of a folder: single files in a checkout, packs of several in a wheel.
 
-Objects of one kind are near copies of each other: compressed together they take half of what they
-take one by one. A folder of packs has an index, packs.json, which gives for every pack the names of
-its objects and their bytes, in order; a pack is the objects one after the other, compressed by
-LZMA. `build_scripts.packed_objects` makes both.
+Objects of one kind are near copies of each other: compressed together, they take half the space. A
+folder of packs has an index, packs.json, with the names of each pack's objects and their bytes, in
+order; a pack is these objects one after the other, compressed by LZMA.
+`build_scripts.packed_objects` makes both.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from typing import NamedTuple
 from amdattn.user_files import read_bytes, read_json
 
 INDEX, SUFFIX = "packs.json", ".xz"
-# Of all objects of a pack, of the memory that unpacking takes, and of what packing may add.
+# Limits of all objects of a pack, of the memory for unpacking, and of what packing may add.
 _MOST_BYTES, _UNPACKING_BYTES, _PACKED_MORE = 16 * 2**20, 64 * 2**20, 2**15
-# Kernels that are loaded one after the other are mostly of one pack, or of two.
+# Kernels that are loaded in succession mostly come from one pack, or from two.
 _PACKS_KEPT = 2
 
 
 class _Place(NamedTuple):
-    """Where an object is: from a byte of an unpacked pack on."""
+    """The place of an object in an unpacked pack."""
 
     pack: Path
     pack_bytes: int
@@ -32,9 +32,9 @@ class _Place(NamedTuple):
 
 
 def read(path: Path, most: int) -> bytes:
-    """The code object of this name, of at most so many bytes.
+    """The code object of this name, with at most `most` bytes.
 
-    Raises OSError or ValueError, which name the file that is not what it should be.
+    Raises OSError or ValueError, which name the damaged file.
     """
     if os.path.exists(path):
         return read_bytes(path, most)
@@ -51,7 +51,7 @@ def read(path: Path, most: int) -> bytes:
 
 @functools.lru_cache(maxsize=4)
 def _places(index: Path) -> dict[str, _Place]:
-    """Of every object that an index names."""
+    """The place of every object that an index names."""
     document = read_json(index)
     if not isinstance(document, dict):
         raise ValueError(f"{index}: is no object of packs")
@@ -74,9 +74,9 @@ def _places(index: Path) -> dict[str, _Place]:
 
 @functools.lru_cache(maxsize=_PACKS_KEPT)
 def _unpacked(pack: Path, nbytes: int) -> bytes:
-    """All objects of a pack, which has exactly so many bytes."""
+    """All objects of a pack, which must have exactly `nbytes` bytes."""
     try:
-        import lzma  # a Python may have been built without it; a checkout does not need it
+        import lzma  # some Pythons are built without it, and a checkout does not need it
 
         unpacking = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_UNPACKING_BYTES)
         content = unpacking.decompress(read_bytes(pack, nbytes + _PACKED_MORE), nbytes + 1)
