@@ -3,12 +3,12 @@
     python -m benchmarks.gemm_prompts [--models NAME ...] [--dtype float16] [--aiter CHECKOUT]
                                       [--reading NAME] [--json FILE]
 
-24 products of the layers of Llama 8B and 70B and Qwen 32B, of 512 to 8192 tokens. Peers: Triton's
-kernel of `triton_gemm` with the best of twelve tiles, and AITER's objects. Which way of a peer is
-the best is found with 512 and 1024 elements of k; of more than 2^26 results with 256 and 512, among
-tiles of 128 x 128 and more. That one is then run in full, or, like ours, beyond 1.5 TFLOP,
-extrapolated from 1024 and 2048. A launch is not counted on either side, and no time depends on what
-the operands hold.
+There are 24 products, of the layers of Llama 8B and 70B and Qwen 32B with 512 to 8192 tokens. The
+peers are Triton's kernel of `triton_gemm` with the best of twelve tiles, and AITER's objects. The
+best tile of a peer is found with 512 and 1024 elements of k, or for more than 2^26 results with 256
+and 512, among tiles of 128 x 128 and more. It is then run in full or, like ours, beyond 1.5 TFLOP
+extrapolated from 1024 and 2048. A launch is counted on neither side, and no time depends on the
+contents of the operands.
 """
 
 from __future__ import annotations

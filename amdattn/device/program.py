@@ -19,10 +19,7 @@ from amdattn.errors import BindingError
 LOADER = "ld-linux-x86-64.so.2"
 _VERSION = ".7"
 LIBRARY = f"libamdhip64.so{_VERSION}"
-_OPENED = (
-    LIBRARY,
-    f"libhiprtc.so{_VERSION}",
-)  # some name it without the version
+_OPENED = (LIBRARY, f"libhiprtc.so{_VERSION}")  # some name it without the version
 # The folder that `build_scripts.amd_runtime` makes in a checkout.
 _BROUGHT = Path(__file__).resolve().parents[2] / "build" / "amd_runtime" / "lib"
 _CACHE_VARIABLE, _CACHE = "AMD_COMGR_CACHE_DIR", "cache"  # for kernels that AMD's runtime compiles
