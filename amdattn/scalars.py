@@ -1,7 +1,7 @@
 """Numbers, flags and words of callers: Python's own, numpy's, and those in arrays without axes.
 
-Calls are looked up by these values. An array would be looked up by its identity, under which its
-value may change: it is read first, and what comes out is a Python number.
+Plans are looked up by these values. An array would be looked up by its identity, although its value
+may change, so it is read first and becomes a Python number.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ _DIGITS = 4000  # that Python prints
 
 
 def rest_of_float32(x: float) -> float:
-    """By how much it is beyond its float32, relative to that."""
+    """The distance of a number from its float32, relative to that."""
     rounded = ctypes.c_float(x).value
     return (x - rounded) / rounded if abs(rounded) >= FLOAT32_MIN else 0.0
 
 
 def integer(name: str, value: object) -> int:
-    """The int that `value` is or holds; TypeError for a bool, a float and the rest."""
+    """The int that `value` is or holds; raises TypeError for a bool, a float and others."""
     if type(value) is int:
         return _of_64_bits(name, value)
     found = read(name, value)
@@ -40,14 +40,14 @@ def integer(name: str, value: object) -> int:
 
 
 def _of_64_bits(name: str, value: int) -> int:
-    """The same. Nothing here takes longer ones, and Python does not print those of 4300 digits."""
+    """An int of 64 bits. Nothing takes longer ones, and Python prints none of 4300 digits."""
     if not -(2**63) <= value < 2**64:
         raise ValueError(f"{name} is an integer of {value.bit_length()} bits, which 64 do not hold")
     return value
 
 
 def number(name: str, value: object) -> float:
-    """The finite float that `value` is or holds; TypeError for a bool, a str and the rest."""
+    """The finite float that `value` is or holds; raises TypeError for a bool, a str and others."""
     if type(value) is float and math.isfinite(value):
         return value
     found = read(name, value)
@@ -64,12 +64,12 @@ def number(name: str, value: object) -> float:
 
 
 def optional_number(name: str, value: object) -> float | None:
-    """As `number`; None is None."""
+    """`number`, or None for None."""
     return None if value is None else number(name, value)
 
 
 def boolean(name: str, value: object) -> bool:
-    """The bool that `value` is or holds; TypeError for all else, 0 and 1 included."""
+    """The bool that `value` is or holds; raises TypeError for all else, even 0 and 1."""
     found = read(name, value)
     if type(found) is not bool:
         raise _wrong(name, value, "a bool")
@@ -77,7 +77,7 @@ def boolean(name: str, value: object) -> bool:
 
 
 def window(name: str, value: object) -> tuple[int, int]:
-    """The pair of ints that a tuple, a list or an array of two has; None is -1: no limit."""
+    """The pair of ints of a tuple, a list or an array of two; None becomes -1, no limit."""
     if type(value) is tuple and [*map(type, value)] == [int, int]:
         return value
     shape = getattr(value, "shape", None)
@@ -98,12 +98,12 @@ def word(name: str, value: object) -> str:
 
 
 def read(name: str, value: Any) -> object:
-    """What an array without axes, or a numpy number, holds; anything else as it is.
+    """The value of an array without axes or of a numpy number; anything else as it is.
 
     Raises
     ------
     TypeError
-        It has no value that can be read, as a tracer of `jax.jit` has none.
+        Its value cannot be read, as in a tracer of `jax.jit`.
     """
     if getattr(value, "shape", None) != () or not hasattr(value, "item"):
         return value
@@ -117,7 +117,7 @@ def read(name: str, value: Any) -> object:
 
 
 def _wrong(name: str, value: Any, wanted: str) -> TypeError:
-    """The error of an argument; of an array its shape is told instead of its contents."""
+    """The error of an argument; for an array it gives the shape instead of the contents."""
     shape = getattr(value, "shape", None)
     shown = f"={value!r}" if shape is None or shape == () else f" has shape {tuple(shape)} and"
     return TypeError(f"{name}{shown} must be {wanted}, not {_type_name(value)}")

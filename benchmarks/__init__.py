@@ -1,1 +1,1 @@
-"""Evidence of this project's own: comparisons, campaigns and the published pages' scripts."""
+"""The project's own evidence: comparisons, campaigns, and scripts of the published pages."""

@@ -2,12 +2,13 @@
 
     python -m benchmarks.cascade [--shapes B,PREFIX,OWN,Q/KV ...] [--pages]
 
-A step of one query a sequence, bfloat16, 128 columns, caches cold: PREFIX keys that all sequences
-have first, then OWN keys of each in pages of 16. Of the bound device at its peak clock;
-AMDATTN_DEVICE says which. Without a cascade is `flash_attn_with_kvcache` over both, in pages that
-the tables of all sequences share, so that caches have them for all but the first. --pages: the
-prefix is in pages of the cache. Launches but for the first one are in the times. What q, k and v
-hold, random numbers here, changes them by up to 7 % (`benchmarks/inputs_by_family.py`).
+A step has one query for each sequence, in bfloat16 with 128 columns and cold caches: all sequences
+share PREFIX keys, and each has OWN keys in pages of 16. Times are those of the bound device, which
+AMDATTN_DEVICE chooses, at its peak clock. Without a cascade, `flash_attn_with_kvcache` runs over
+both, with pages that the tables of all sequences share, so that caches hold them for all but the
+first. With --pages, the prefix is in pages of the cache. Times include all launches except the
+first. q, k and v hold random numbers; other contents change times by up to 7 %
+(`benchmarks/inputs_by_family.py`).
 """
 
 from __future__ import annotations

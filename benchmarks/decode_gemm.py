@@ -5,9 +5,10 @@
                                      [--shapes M,N,K[,bias] ...]
 
 The fastest attempt of each peer counts; `gemm_peers` has them, and FILE says which it was. DIR of
---flydsl is what `flydsl_hgemm.py` wrote. Peers add no bias. A shape's caches are cold. A launch is
-in no time and not in the floor; "of floor" has one on both sides, and means are given with one on
-every side, too. What FILE says of peers already is taken from there: remove it to model all anew.
+--flydsl is what `flydsl_hgemm.py` wrote. Peers add no bias. A shape's caches are cold. Neither
+times nor the floor include a launch; "of floor" includes one on both sides, and means are also
+given with one on every side. Peers that FILE already has are taken from there: remove it to model
+all of them again.
 """
 
 from __future__ import annotations

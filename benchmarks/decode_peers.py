@@ -10,8 +10,9 @@
 `peers/vllm_decode.py`. Every kernel is first run on sequences of unequal lengths and compared with
 float64. The fastest kernel of a peer counts, of vLLM's the fastest number of splits; the JSON says
 which. Ours is planned for 131072 keys; it has pages of 16 in flash-attn's order, each peer in its
-own. Caches are cold; a launch is counted nowhere, also not in the floor. --readings adds the least
-ratio under any reading of the model (docs/generated/readings.md), which take as long as the rest.
+own. Caches are cold; a launch is counted nowhere, not even in the floor. --readings adds the least
+ratio under any reading of the model (docs/generated/readings.md), and each reading takes as long as
+the rest.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Prints operations of rows that move or compute element by element beside their bar, modelled.
+"""Prints element-wise operations of rows beside their bar, modelled.
 
     python -m benchmarks.elementwise OPERATION [--dtype bfloat16] [--every] [--triton]
                                      [--clock-mhz 2100] [--shapes SIZE,SIZE... ...]
@@ -8,7 +8,7 @@ model copies (`hbm_rate` of the micro kernels); times count a launch as well. --
 kernel, and says how far the one that the plan takes is behind the fastest. --triton models Triton's
 kernels of the same operands (`triton_elementwise`) beside them, where there are any: layer
 normalisation and rotary embedding of x alone; it needs Triton, which compiles without a GPU.
-Another architecture is that of AMDATTN_DEVICE, such as virtual:gfx950.
+AMDATTN_DEVICE chooses another architecture, such as virtual:gfx950.
 """
 
 from __future__ import annotations

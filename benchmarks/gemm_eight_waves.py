@@ -3,11 +3,12 @@
     AMDATTN_DEVICE=virtual:gfx950 python -m benchmarks.gemm_eight_waves
         [--reading default lds-256 | all] [--whole M,N,K ...]
 
-Both make tiles of 256 x 256 on an MI355X and share all but the loop: loads, epilogue and the order
-of tiles. Eight waves are a study, benchmarks/eight_waves/gemm.hip, compiled here by the clang of
-pip's ziglang; four are what ships. Lines are those of a loop that are neither empty nor comments;
-eight waves take reads of LDS, and what multiplies, from gemm_tiles/loop.h, where they count. A
-step is 128 bytes of k, clk by the difference of 4096 and 8192 bytes of k of one workgroup.
+Both make tiles of 256 x 256 on an MI355X and share everything except the loop: loads, epilogue and
+the order of tiles. The eight waves are a study, benchmarks/eight_waves/gemm.hip, compiled here by
+the clang of pip's ziglang; the four waves ship. Lines of a loop are those that are neither empty
+nor comments. Eight waves take the reads of LDS and the multiplication from gemm_tiles/loop.h, whose
+lines count there. A step is 128 bytes of k; its clk are the difference of 4096 and 8192 bytes of k
+of one workgroup.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
     AMDATTN_DEVICE=virtual:gfx942 python -m benchmarks.gemm_loop [--dtype e4m3]
         [--scales tensor|row|block|mx] [--reading NAME]
 
-One workgroup alone on an empty chip: the difference of its life with 2048 and with 4096 elements of
-k, over the steps between. The limit is what the matrix instructions of a step take at the rate of
-their type. Outside: the rest of a workgroup's life. A workgroup that shares its CU with another one
-is not alone in a launch: the figure is of one.
+It models one workgroup alone on an empty chip: the difference of its lifetimes with 2048 and 4096
+elements of k, divided by the steps between. The limit is the time of a step's matrix instructions
+at the rate of their type. "Outside" is the rest of a workgroup's lifetime. Workgroups that share a
+CU in a launch are modelled alone here, too.
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@
                                         [--reading NAME ... | all]
                                         [--aiter CHECKOUT] [--triton] [--json FILE]
 
-The kernel that the plan takes (or every one for many rows) at the clock that the chip sustains;
-inputs are N(0,1), which no time depends on; a launch is not counted on either side. "of the limit"
-is of all matrix units of the chip, of several readings that of the first beside the least. Joules,
-and the time at the clock at which power meets its cap, are an estimate (`amdattn.energy`); there is
-none for matrix instructions whose energy is not known. Peers: AITER's tile of 256 x 256 (its own
-code object; gfx950 only), and Triton's kernel of `triton_gemm` with three tiles, the best of them.
+It runs the kernel that the plan takes (or every one for many rows) at the clock that the chip
+sustains. Inputs are N(0,1), on which no time depends; a launch is counted on neither side. "of the
+limit" counts all matrix units of the chip; with several readings it shows the first and the least.
+Joules, and the time at the clock at which power meets its cap, are estimates (`amdattn.energy`),
+except for matrix instructions whose energy is not known. Peers are AITER's tile of 256 x 256 (its
+own code object; gfx950 only) and the best of three tiles of Triton's kernel (`triton_gemm`).
 """
 
 from __future__ import annotations

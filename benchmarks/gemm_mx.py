@@ -3,10 +3,11 @@
     AMDATTN_DEVICE=virtual:gfx950 python -m benchmarks.gemm_mx --aiter CHECKOUT
         [--shapes M,N,K ...] [--reading NAME]
 
-AITER's take b and the scales in orders of their own, which are made on the host and not counted.
-First both make the same products of random operands, whose results are compared; then the loop of
-one workgroup of 256 x 256, by the difference of 2048 and 4096 elements of k; then whole launches at
-the clock that the chip sustains, of AITER's the best of three tiles. A launch is not counted.
+AITER's objects take b and the scales in orders of their own, which the host makes and which are not
+counted. First, both make the same products of random operands, and the results are compared. Then
+comes the loop of one workgroup of 256 x 256, by the difference of 2048 and 4096 elements of k, and
+then whole launches at the clock that the chip sustains, with the best of AITER's three tiles. A
+launch is not counted.
 """
 
 from __future__ import annotations

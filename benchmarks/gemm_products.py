@@ -4,12 +4,12 @@
                                        [--layout nt|nn|tn] [--every-kernel] [--reading NAME]
                                        [--json FILE]
 
-Modelled clk of whole launches at the clock that the chip sustains, kernel only, bfloat16, whose
-values no time depends on. Groups are experts: so many, with so many rows on average, drawn from a
-Dirichlet distribution of parameter 4 with seed 0. Their rows count, those that fill up tiles do
-not: "/ at the rate" is the time over what these operations take at the rate of the loop of the
-kernel that the plan takes, whose mark is 1.15. Of layout "tn" rows are those of k, and groups have
-products of N x K: the gradient of their matrices.
+Times are modelled clk of whole launches at the clock that the chip sustains, of kernels only, in
+bfloat16, on whose values no time depends. Groups are experts, whose rows are drawn from a Dirichlet
+distribution of parameter 4 with seed 0. Only these rows count, not those that fill up tiles: "/ at
+the rate" is the time divided by the time of these operations at the rate of the planned kernel's
+loop; its mark is 1.15. In layout "tn" the rows are those of k, and groups have products of N x K:
+the gradient of their matrices.
 """
 
 from __future__ import annotations

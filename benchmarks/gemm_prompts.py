@@ -5,11 +5,13 @@
                                       [--json FILE [--resume]]
 
 24 products of the layers of Llama 8B and 70B and Qwen 32B, of 512 to 8192 tokens. Peers: Triton's
-kernel of `triton_gemm` with the best of twelve tiles, and AITER's objects. Which way of a peer is
-the best is found with 512 and 1024 elements of k; of more than 2^23 results with 256 and 512, among
-tiles of 128 x 128 and more. That one is then run in full, or, like ours, beyond `--in-full` (1.5
-TFLOP), extrapolated from 1024 and 2048. A launch is not counted on either side, and no time depends
-on what the operands hold. `--resume` keeps the products that the file already has.
+kernel of `triton_gemm` with the best of twelve tiles, and AITER's objects: its tiles of 256 x 256,
+and up to 512 rows and 10^11 FLOP those that are split along k. The best way of a peer is found with
+512 and 1024 elements of k; for more than 2^23 results with 256 and 512 and two workgroups for each
+CU, among tiles of at least 128 x 128. It is then run in full, or, like ours, beyond `--in-full`
+(1.5 TFLOP), extrapolated from 1024 and 2048, for more than 2^24 results from 512 and 1024. A launch
+is not counted on either side, and no time depends on what the operands hold. `--resume` keeps the
+products that the file already has.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from amdattn.ops.gemm.problem import GemmProblem
 from benchmarks.gemm_many_rows import MOST_TILES, modelled
 from benchmarks.gemm_peers import (
     TRITON_TILES_OF_MANY_ROWS,
+    XCDS,
     Aiter,
     Attempt,
     Operands,
@@ -56,10 +59,11 @@ MODELS = {
     ),
     "qwen3-32b": ((1024,), ((10240, 5120), (5120, 8192), (51200, 5120), (5120, 25600))),
 }
-_PICKED_AT, _PICKED_AT_OF_MANY, _EXTRAPOLATED_FROM = (512, 1024), (256, 512), (1024, 2048)
-_MANY = 2**23  # results
+_PICKED_AT, _EXTRAPOLATED_FROM = (512, 1024), (1024, 2048)  # elements of k
+_MANY, _PICKED_AT_OF_MANY, _PICKED_WORKGROUPS = 2**23, (256, 512), 2  # results; workgroups of a CU
+_MOST, _EXTRAPOLATED_FROM_OF_MOST = 2**24, (512, 1024)
 _WIDEST_TILE = 256  # of AITER
-_FEW_ROWS = 512  # up to which AITER's tiles for few rows are tried, too
+_FEW_ROWS, _FLOP_OF_FEW = 512, 1e11  # up to which AITER's tiles for few rows are tried, too
 
 ClkOfK = Callable[[int], float]
 # Of a shape, and operands' addresses and type.
@@ -112,16 +116,15 @@ class Shape:
 
     def peers(self) -> Iterator[tuple[str, float]]:
         """The best way of each peer."""
-        triton, tiles = Triton(self._props), TRITON_TILES_OF_MANY_ROWS
-        if self._m * self._n > _MANY:
-            tiles = tuple(tile for tile in tiles if min(tile[:3]) >= 64 and min(tile[:2]) >= 128)
+        triton, least = Triton(self._props), 128 if self._m * self._n > _MANY else 0
+        tiles = [tile for tile in TRITON_TILES_OF_MANY_ROWS if min(tile[:2]) >= least]
         yield self._best_of("Triton", partial(triton.many_rows, tiles=tiles))
         if not self._options.aiter:
             return
         aiter = Aiter(self._options.aiter, self._props)
         if any(True for _ in self._attempts(aiter.many_rows, self._k)):
             yield self._best_of("AITER", aiter.many_rows)
-        if self._m <= _FEW_ROWS:
+        if self._m <= _FEW_ROWS and 2 * self._m * self._n * self._k <= _FLOP_OF_FEW:
             found = list(self._of_few_rows(aiter))
             if found:
                 yield min(found, key=lambda one: one[1])
@@ -153,24 +156,38 @@ class Shape:
     def _attempts(self, ways: Ways, k: int) -> Iterator[Attempt]:
         return ways(self._m, self._n, k, self._operands(), self._options.dtype)
 
-    def _clk(self, launch: Launch) -> int:
-        return modelled(partial(launch.enqueue, self._functions), self._options.reading)
-
     def _best_of(self, peer: str, ways: Ways) -> tuple[str, float]:
-        def clk_of(name: str, k: int) -> int:
+        def launch(name: str, k: int) -> Launch:
             (attempt,) = (one for one in self._attempts(ways, k) if one.name == name)
-            return self._clk(attempt.launches[0])
+            return attempt.launches[0]
 
+        def clk_of(name: str, k: int) -> int:
+            run = partial(launch(name, k).enqueue, self._functions)
+            return modelled(run, self._options.reading)
+
+        def sampled_clk_of(name: str, k: int) -> float:
+            """Of all workgroups, as the first ones are."""
+            one, cus = launch(name, k), self._props.num_cus // XCDS
+            share = math.ceil(math.prod(one.grid) / XCDS)
+            some = min(share, _PICKED_WORKGROUPS * cus)
+            reading = self._options.reading
+            with virtual.profile(reading=reading, simulated_workgroups=some) as profile:
+                one.enqueue(self._functions)
+                runtime.synchronize()
+            return sum(found.cycles for found in profile.launches) * share / some
+
+        many = self._m * self._n > _MANY
+        lengths, measured = (_PICKED_AT_OF_MANY, sampled_clk_of) if many else (_PICKED_AT, clk_of)
         names = [one.name for one in self._attempts(ways, self._k)]
-        lengths = _PICKED_AT_OF_MANY if self._m * self._n > _MANY else _PICKED_AT
-        _, name = min((_at(lengths, self._k, partial(clk_of, one)), one) for one in names)
+        _, name = min((_at(lengths, self._k, partial(measured, one)), one) for one in names)
         return f"{peer} {name}", self._whole(partial(clk_of, name))
 
     def _whole(self, clk_of: ClkOfK) -> float:
         """In full, or extrapolated."""
-        if 2 * self._m * self._n * self._k > self._options.in_full:
-            return _at(_EXTRAPOLATED_FROM, self._k, clk_of)
-        return clk_of(self._k)
+        if 2 * self._m * self._n * self._k <= self._options.in_full:
+            return clk_of(self._k)
+        most = self._m * self._n > _MOST
+        return _at(_EXTRAPOLATED_FROM_OF_MOST if most else _EXTRAPOLATED_FROM, self._k, clk_of)
 
 
 def main() -> None:

@@ -3,9 +3,10 @@
     python -m benchmarks.gemm_tile_estimate [--count 50] [--seed 0] [--dtype float16] [--others 0]
                                             [--json FILE]
 
-Random products of at least 512 rows, sides of layers and odd ones, up to 60 GFLOP: the choice of
-the plan, at the clock that it is made for. The mark is 5 %. --others also models as many other
-kernels, those with the next least estimates: what the choice takes beyond the fastest of them.
+It draws random products of at least 512 rows, with sides of layers and odd ones, up to 60 GFLOP,
+and models the plan's choice at the clock that the plan is made for. The mark is 5 %. --others also
+models that many other kernels, those with the next least estimates, to see what the choice takes
+beyond the fastest of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """What a call from JAX costs on this CPU, on a device that executes nothing.
 
-Beside a jitted function of as many operands that hands one of them back: less than any program that
-has a result. Measured in turns, so that a busy moment is of all. What arrays hold does not matter.
+It is compared with a jitted function of as many operands that returns one of them, which takes less
+than any program with a result. They are measured in turns, so that a busy moment affects all of
+them. The contents of arrays do not matter.
 """
 
 from __future__ import annotations

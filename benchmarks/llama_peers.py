@@ -3,11 +3,11 @@
     python -m benchmarks.llama_peers [--model llama3-8b] [--batch B ...] [--context KEYS]
                                      [--aiter DIR] [--json FILE]
 
-Ours is `amdattn bench llama`. Theirs is nine launches of a layer: Triton's norm with the sum before
-it, products by the fastest tile of Triton and of AITER, AITER's assembled paged attention (--aiter
-is a checkout of ROCm/aiter; without it attention is ours), and in between what neither has among
-its objects, by kernels of ours: rotary, the append to the cache, and the gate. Of these the append
-is counted for a launch and no more. Each launch of theirs is modelled alone, with cold caches.
+Ours is `amdattn bench llama`. Theirs has nine launches in each layer: Triton's norm with the sum
+before it, products by the fastest tile of Triton and of AITER, and AITER's assembled paged
+attention (--aiter is a checkout of ROCm/aiter; without it, attention is ours). Our kernels stand in
+for the operations that neither has: rotary, the append to the cache, and the gate; the append
+counts as a launch only. Each launch of theirs is modelled alone, with cold caches.
 """
 
 from __future__ import annotations

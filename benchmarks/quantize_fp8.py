@@ -3,10 +3,10 @@
     python -m benchmarks.quantize_fp8 [--dtype bfloat16] [--per row] [--scale] [--every]
                                       [--clock-mhz 2100] [--shapes ROWS,COLUMNS ...]
 
-Caches are cold. The bar is, of each launch, its overhead and 1.2 us, and every byte once at 0.95 of
-the rate at which the model copies (`hbm_rate` of the micro kernels); times count the overhead as
-well. Maxima of all of x are a launch before, which reads x once more: of the bar, too. --every runs
-every kernel, and says how far the one that the plan takes is behind the fastest.
+Caches are cold. The bar counts the overhead of each launch and 1.2 us, and every byte once at 0.95
+of the rate at which the model copies (`hbm_rate` of the micro kernels); times count the overhead as
+well. For one scale of all of x, another launch reads x first, which the bar counts too. --every
+runs every kernel, and says how far the one that the plan takes is behind the fastest.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a launch costs the host by the virtual device's own HIP runtime, and by AMD's on it.
+"""Measures what a launch costs the host, with the virtual device's HIP runtime and with AMD's.
 
-`python -m benchmarks.runtime_launches`. Both hand launches of a kernel that ends at once to threads
-that execute them. What is counted is the calling thread's own time in the calls, by a loop in C, so
-that neither an interpreter nor the execution is in it; of round trips, the time on the clock. AMD's
-runtime is the one that `python -m build_scripts.amd_runtime` brought; without it, ours is alone.
+`python -m benchmarks.runtime_launches`. Both runtimes pass launches of a kernel that ends at once
+to threads that execute them. A loop in C counts the calling thread's own time in the calls, without
+the interpreter and the execution; round trips count wall-clock time. AMD's runtime is the one that
+`python -m build_scripts.amd_runtime` installs; without it, only ours is measured.
 """
 
 from __future__ import annotations

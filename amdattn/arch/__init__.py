@@ -1,1 +1,1 @@
-"""What is known of the hardware: products, partitions, rates, energies."""
+"""Facts of the hardware: products, partitions, rates, energies."""

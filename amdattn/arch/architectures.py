@@ -1,7 +1,7 @@
 """Facts of architectures: limits of a CU and of a launch, and times of the performance model.
 
-`virtual_device/arch` states them for the model, each with its source; a test holds the two against
-each other. Planning reads these, so that it needs no native library.
+`virtual_device/arch` states them for the model, each with its source, and a test compares the two.
+Planning reads these, so that it needs no native library.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ class Architecture:
         LDS of a CU.
     simds_per_cu, waves_per_simd : int
     vgprs_per_simd, vgpr_granule : int
-        Of a lane, VGPRs and AGPRs together, and how they are allocated.
+        Registers of a lane, VGPRs and AGPRs together, and their unit of allocation.
     grid_x, grid_yz : int
-        Workgroups of a launch, as hipDeviceProp_t.maxGridSize has them in CLR.
+        The most workgroups of a launch, by hipDeviceProp_t.maxGridSize in CLR.
     physical_cus_of_xcd : int
-        CUs of an XCD, those among them that every product has fused off.
+        CUs of an XCD, including those that every product has fused off.
     slot_clk : int
-        Between two issue slots of a SIMD.
+        Clk between two issue slots of a SIMD.
     lds_ports, lds_port_bytes : int
-        Of a CU, and what each of them reads in a clk.
+        Ports of a CU, and bytes that each of them reads in a clk.
     l1_bytes_per_clk, vmem_queue : int
-        Of a CU: of its L1; vector memory instructions under way.
+        For a CU: bytes of its L1 in a clk, and vector memory instructions under way.
     l2_bytes, l2_bytes_per_clk, l2_write_bytes_per_clk : int
-        Of one XCD; what it hands over and takes in a clk.
+        For one XCD: its bytes, and the bytes that it delivers and takes in a clk.
     matrix_flops_per_clk : int
-        bfloat16, of one CU.
+        For bfloat16, of one CU.
     launch_us : float
-        From the end of a kernel to the next one of its stream: the only constant for it, which no
-        modelled time of one kernel has. AMD's simulator has 2.7 for gfx942 and 2.1 to 2.6 for
-        gfx950; the smallest kernels of MI300A in a row take 2.5 to 2.9 (mgpusim), the smallest
-        that AITER has tuned 2.9.
+        Time from the end of a kernel to the next one of its stream. It is the only constant for it,
+        and no modelled time of one kernel includes it. AMD's simulator has 2.7 for gfx942 and 2.1
+        to 2.6 for gfx950; the smallest kernels of MI300A in a row take 2.5 to 2.9 (mgpusim), the
+        smallest that AITER has tuned 2.9.
     dispatch_wave_clk, first_fetch_clk : int
-        Between two waves that an XCD starts; from its start to a wave's first instruction.
+        Clk between two waves that an XCD starts, and from a wave's start to its first instruction.
     mall_latency_ns, hbm_latency_ns : int
-        Of a load that the last level cache has, and of one that no cache has.
+        Latency of a load from the last level cache, and of one from HBM.
     open_trans : bool
-        Whether it is open what transcendentals do while the matrix unit works.
+        Whether it is unknown what transcendentals do while the matrix unit works.
     converts_bf16 : bool
         Whether an instruction rounds float32 to bfloat16. It does so to nearest even, and kernels
         have no other rounding there.
     fp8 : str
-        The element type of 8 bits with 4 exponent bits that instructions take.
+        The 8-bit element type with 4 exponent bits that instructions take.
     bf8 : str
-        The one with 5 exponent bits.
+        The 8-bit element type with 5 exponent bits.
     """
 
     name: str
@@ -151,12 +151,12 @@ ARCHITECTURES = {
 
 
 def architecture(name: str) -> Architecture:
-    """The facts of one.
+    """The facts of one architecture.
 
     Raises
     ------
     ValueError
-        There are none of this name.
+        There is no such architecture.
     """
     if name not in ARCHITECTURES:
         raise ValueError(f"arch={name!r} must be one of {', '.join(ARCHITECTURES)}")

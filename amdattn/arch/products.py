@@ -1,7 +1,7 @@
-"""The products that kernels are shipped for: what tells them apart, what partitions share.
+"""The products that kernels are shipped for, how they are identified, and their partitions.
 
-Two products may have as many CUs as each other (MI300X and MI325X), and a partition has fewer than
-its product. So products are known by the PCI device id, which they have in every partition mode.
+Two products may have equal numbers of CUs (MI300X and MI325X), and a partition has fewer than its
+product. So products are identified by the PCI device id, which is the same in every partition mode.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ class Chip:
     arch : str
         Target without features.
     ids : tuple of int
-        PCI device ids, those of variants and of virtual functions among them.
+        PCI device ids, including those of variants and of virtual functions.
     num_cus, num_xcds : int
     memory_bytes : int
     peak_hbm_bytes_per_ns, hbm_bytes_per_ns : float
-        As published, and what reads sustain.
+        The published rate, and the rate that reads sustain.
     mall_bytes : int
         The last level cache.
     mall_bytes_per_ns : float
-        Through it, written and read.
+        The rate of writes and reads.
     peak_clock_ghz, sustained_clock_ghz : float
-        The greatest clock, and the one that matrix products are taken to leave of it.
+        The greatest clock, and the one that is assumed under long matrix products.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Chip:
         return self.num_cus // self.num_xcds
 
 
-# Sustained reads of an MI300X: 4200 bytes/ns. The others of its architecture are taken to be alike.
+# Sustained reads of an MI300X: 4200 bytes/ns. Other products of its architecture are assumed alike.
 _MEASURED = 4200 / 5300
 
 CHIPS = (
@@ -146,12 +146,12 @@ CHIPS = (
 
 
 def of_arch(arch: str) -> Chip:
-    """The product that an architecture's name alone stands for, the first of its own.
+    """The product that an architecture's name stands for: its first one.
 
     Raises
     ------
     ValueError
-        There is none.
+        There is no such architecture.
     """
     found = _FIRST_OF.get(arch)
     if found is None:
@@ -160,14 +160,13 @@ def of_arch(arch: str) -> Chip:
     return found
 
 
-# What is taken if nobody names a chip: the one that the virtual device plays by default. The
-# planners' constants were fitted to it.
+# The default chip, which the virtual device plays. The planners' constants were fitted to it.
 REFERENCE = CHIPS[0]
 
 _BY_NAME = {chip.name: chip for chip in CHIPS}
 _FIRST_OF = {chip.arch: chip for chip in reversed(CHIPS)}
 
-# Compute partition modes by how many partitions a chip is in, if not one for each XCD.
+# Compute partition modes by the number of partitions, unless each XCD is one.
 _MODES = {1: "SPX", 2: "DPX", 3: "TPX", 4: "QPX"}
 
 
@@ -182,31 +181,31 @@ def named(name: str) -> Chip | None:
 
 
 def by_name(name: str) -> Chip | None:
-    """The product that a runtime calls so, e.g. "AMD Instinct MI300X VF"."""
+    """The product with a runtime's name, e.g. "AMD Instinct MI300X VF"."""
     words = name.removeprefix(VENDOR).split()
     return _BY_NAME.get(words[0]) if words else None
 
 
 def first_of(arch: str) -> Chip:
-    """What a product that is not among these is planned as: the first of its architecture.
+    """The product that plans assume for an unknown one: the first of its architecture.
 
-    Of an architecture that is not, either, it is REFERENCE.
+    For an unknown architecture it is REFERENCE.
     """
     return _FIRST_OF.get(arch, REFERENCE)
 
 
 def hbm_bytes_per_ns(chip: Chip, num_xcds: int) -> float:
-    """Sustained reads of a device with so many XCDs: those have their share of the chip's."""
+    """Sustained reads of a device with a number of XCDs, which have their share of the chip's."""
     return chip.hbm_bytes_per_ns * num_xcds / chip.num_xcds
 
 
 def mall_bytes_per_ns(chip: Chip, num_xcds: int) -> float:
-    """The same of the last level cache."""
+    """Their share of the last level cache's rate."""
     return chip.mall_bytes_per_ns * num_xcds / chip.num_xcds
 
 
 def partition_mode(chip: Chip | None, num_xcds: int) -> str:
-    """How the chip is partitioned if a device has so many of its XCDs, or "" if that is unknown."""
+    """The partition mode in which a device has a number of XCDs, or "" if it is unknown."""
     if chip is None or chip.num_xcds % num_xcds:
         return ""
     partitions = chip.num_xcds // num_xcds

@@ -1,4 +1,4 @@
-"""What planning needs to know about a device. Querying one is the runtime's job."""
+"""The facts of a device that planning needs. The runtime queries them."""
 
 from __future__ import annotations
 
@@ -69,12 +69,12 @@ class DeviceProps:
 
     @property
     def planned_as(self) -> chips.Chip:
-        """Whose clocks and rates planning takes: the product, or the first of its architecture."""
+        """The chip whose clocks and rates plans use: the product, or its architecture's first."""
         return self._chip or chips.first_of(self.arch)
 
     @property
     def label(self) -> str:
-        """A short name: "MI308X", "MI300X:CPX" of a partition, the runtime's of others."""
+        """A short name: "MI308X", "MI300X:CPX" for a partition, or else the runtime's name."""
         if not self.chip:
             return self.name
         whole = self._chip is not None and self.num_xcds == self._chip.num_xcds
@@ -82,7 +82,7 @@ class DeviceProps:
 
     @property
     def architecture(self) -> Architecture:
-        """What all of its architecture have; ValueError if that is unknown."""
+        """The facts of its architecture; raises ValueError if that is unknown."""
         return architecture(self.arch)
 
     @property
@@ -92,23 +92,23 @@ class DeviceProps:
 
     @property
     def sustained_clock_ghz(self) -> float:
-        """The clock that matrix products are taken to leave."""
+        """The clock that is assumed under long matrix products."""
         return self.planned_as.sustained_clock_ghz
 
     @property
     def hbm_latency_clk(self) -> int:
-        """Of a load that no cache has, at the peak clock."""
+        """Latency of a load from HBM, at the peak clock."""
         return round(self.architecture.hbm_latency_ns * self.peak_clock_ghz)
 
     @property
     def mall_bytes(self) -> int:
-        """Of the last level cache: of a partition, the share of its XCDs."""
+        """Bytes of the last level cache; for a partition, the share of its XCDs."""
         whole = self.planned_as
         return whole.mall_bytes * self.num_xcds // whole.num_xcds
 
     @property
     def hbm_bytes_per_ns(self) -> float:
-        """Sustained reads of HBM: of a partition, the share of its XCDs."""
+        """Sustained reads of HBM; for a partition, the share of its XCDs."""
         return chips.hbm_bytes_per_ns(self.planned_as, self.num_xcds)
 
     @property
@@ -118,12 +118,12 @@ class DeviceProps:
 
     @property
     def partition(self) -> str:
-        """Compute partition mode that leaves as many XCDs, e.g. "CPX"; "" if that is unknown."""
+        """The compute partition mode with as many XCDs, e.g. "CPX"; "" if it is unknown."""
         return chips.partition_mode(self._chip, self.num_xcds)
 
 
 def _published(chip: chips.Chip, num_xcds: int) -> DeviceProps:
-    """A chip, or a partition of it with so many XCDs."""
+    """The facts of a chip, or of a partition with a number of XCDs."""
     share = chip.num_xcds // num_xcds
     return DeviceProps(
         *(chip.arch, chips.VENDOR + chip.name, chip.cus_of_xcd * num_xcds, num_xcds),
@@ -133,7 +133,7 @@ def _published(chip: chips.Chip, num_xcds: int) -> DeviceProps:
 
 # Published figures of whole (SPX) devices, for planning without one.
 KNOWN_DEVICES = {chip.name: _published(chip, chip.num_xcds) for chip in chips.CHIPS}
-# Of their partitions, by names such as "MI300X:CPX".
+# Figures of their partitions, by names such as "MI300X:CPX".
 KNOWN_PARTITIONS = {
     f"{chip.name}:{mode}": _published(chip, num_xcds)
     for chip in chips.CHIPS

@@ -1,4 +1,4 @@
-"""Device memory that arrays are views of: this package's own, or somebody else's."""
+"""Device memory that arrays are views of: this package's own, or another library's."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Memory:
     streams : set of int
         Every stream on which it may be in use.
     uses : dict or None
-        What `zero_at_rest` knows of workspaces in it, by address.
+        The state that `zero_at_rest` keeps of workspaces in it, by address.
     read_only : bool
-        Its owner forbids that it is written.
+        Whether its owner forbids writing it.
     """
 
     __slots__ = ("__weakref__", "_device", "_read_only", "owner", "stream", "streams", "uses")
@@ -44,16 +44,17 @@ class Memory:
 
     @property
     def read_only(self) -> bool:
-        """Whether its owner forbids that it is written."""
+        """Whether the owner forbids writing the memory."""
         return self._read_only
 
     def pending(self) -> int | None:
-        """`stream`, unless its owner has destroyed it: then all work is waited for, and None.
+        """Return `stream`; if its owner has destroyed it, wait for all work and return None.
 
         Raises
         ------
         ValueError
-            It was destroyed, and a graph is being captured, in which nothing can be waited for.
+            The stream was destroyed while a graph is being captured, when nothing can be waited
+            for.
         """
         stream = self.stream
         if stream is None or not self.device.is_gone(stream):
@@ -64,7 +65,7 @@ class Memory:
                 "graph is being captured: call amdattn.synchronize() and set array.stream = None "
                 "before the capture begins"
             )
-        self.device.synchronize_all()  # the destruction need not have waited
+        self.device.synchronize_all()  # destroying a stream does not wait for its work
         self.stream = None
         return None
 
@@ -85,7 +86,7 @@ class Allocation(Memory):
 
     @property
     def address(self) -> int:
-        """Of its first byte."""
+        """Address of the first byte."""
         return self._block.address
 
     def __del__(self) -> None:

@@ -1,4 +1,4 @@
-"""The package's own arrays: DeviceArray, and the View of memory that calls are made of."""
+"""The package's own arrays: DeviceArray, and View, with which calls see memory."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ _DEVICE_KIND = "rocm"
 HOST_ALIGN_BYTES = 64  # JAX imports host memory without a copy only at this alignment
 
 
-@dataclass(eq=False, slots=True)  # not frozen, which would triple the cost of making one
+@dataclass(eq=False, slots=True)  # not frozen, which would triple the cost of creating one
 class View:
-    """A strided view of somebody's memory, never changed once made. Strides count elements.
+    """A strided view of memory, which never changes. Strides count elements.
 
-    `array` is the same memory as a numpy array for host memory, None for device memory, of which
-    `ordinal` is the device. `facts` is all that checks depend on, hashable, and holding on to no
-    memory.
+    `array` is host memory as a numpy array, and None for device memory, whose device is `ordinal`.
+    `facts` holds all that checks depend on; it is hashable and keeps no memory alive.
     """
 
     address: int
@@ -75,24 +74,24 @@ class DeviceArray:
     """A strided array in memory of a device.
 
     Made by `empty`, `asarray` and `from_dlpack`. Slicing and `transpose` give views on the same
-    memory. Exchanges with other libraries through DLPack without a copy, by `__dlpack__` with all
-    keywords of version 1.3: `max_version` (versioned capsules, else legacy ones, which read-only
-    memory is not exported in), `stream` (None, 0, -1 or a hipStream_t), `dl_device` (the array's
-    own device, or the CPU by a copy that is complete) and `copy`.
+    memory. Other libraries exchange it through DLPack without a copy. `__dlpack__` has all keywords
+    of version 1.3: `max_version` (versioned capsules, or legacy ones, in which read-only memory is
+    not exported), `stream` (None, 0, -1 or a hipStream_t), `dl_device` (the array's own device, or
+    the CPU, by a complete copy) and `copy`.
 
     Attributes
     ----------
     shape : tuple of int
-        Like `strides` and `address` it cannot be assigned: a launch believes all three.
+        It cannot be assigned, nor can `strides` and `address`: launches rely on all three.
     strides : tuple of int
         In elements.
     address : int
         Device address of the first element.
     stream : int or None
         The hipStream_t of the last operation of this package that wrote to the array's memory;
-        every later use is ordered after it. It must not be destroyed before; set None to promise
-        that nothing is pending. Whoever uses `address` on another stream than the default one says
-        so with `record_stream`.
+        every later use is ordered after it. The stream must not be destroyed before that; set None
+        to promise that nothing is pending. Code that uses `address` on another stream than the
+        default one calls `record_stream`.
     """
 
     __slots__ = ("_address", "_dtype", "_memory", "_shape", "_strides", "_view")
@@ -119,7 +118,7 @@ class DeviceArray:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Lengths of the axes."""
+        """The lengths of the axes."""
         return self._shape
 
     @property
@@ -142,14 +141,14 @@ class DeviceArray:
 
     @property
     def memory(self) -> Memory:
-        """What the array is a view of."""
+        """The memory that the array is a view of."""
         return self._memory
 
     def record_stream(self, stream: object) -> None:
-        """Say that work on `stream`, launched so far, uses the memory.
+        """Declare that work launched on `stream` so far uses the memory.
 
-        When the last array on it is dropped, the memory is not handed to another array before that
-        work has completed. Operations of this package and DLPack exports do this by themselves.
+        After the last array on it is dropped, the memory is not given to another array before that
+        work has completed. Operations of this package and DLPack exports call this themselves.
 
         Parameters
         ----------
@@ -165,7 +164,7 @@ class DeviceArray:
 
     @property
     def device(self) -> str:
-        """The device that the memory is of, as "rocm:0": its number among those of HIP."""
+        """The device of the memory, such as "rocm:0", with HIP's number of it."""
         return f"{_DEVICE_KIND}:{self._memory.device.ordinal}"
 
     @property
@@ -180,7 +179,7 @@ class DeviceArray:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements, without gaps."""
+        """Bytes of all elements, without gaps between them."""
         return self.size * self._dtype.itemsize
 
     def __repr__(self) -> str:
@@ -190,7 +189,7 @@ class DeviceArray:
         )
 
     def __bool__(self) -> bool:
-        """The truth of the only element; waits for it."""
+        """The truth of the only element; waits for the array's stream."""
         if self.size != 1:
             raise ValueError(f"the truth of a DeviceArray of shape {self.shape} is ambiguous")
         return bool(self.item())
@@ -222,7 +221,7 @@ class DeviceArray:
         return self._view
 
     def view_on(self, stream: int) -> View:
-        """The same, ready for use on `stream`: after the last write to the memory."""
+        """The view, ordered for use on `stream` after the last write to the memory."""
         used = self._memory
         written_on = used.stream
         if written_on is not None and written_on != stream:
@@ -233,7 +232,7 @@ class DeviceArray:
         return self._view or self.view()
 
     def transpose(self, *axes: int) -> DeviceArray:
-        """A view with the axes in another order; without arguments in reverse."""
+        """A view with the axes in another order; in reverse order without arguments."""
         order = axes or tuple(reversed(range(self.ndim)))
         order = tuple(scalars.integer("axes", axis) for axis in order)
         if sorted(order) != list(range(self.ndim)):
@@ -255,7 +254,7 @@ class DeviceArray:
         Raises
         ------
         ValueError
-            The array has other than so many elements, or gaps that no view can step over.
+            The array has another number of elements, or gaps that no view can step over.
         """
         lengths = shape[0] if len(shape) == 1 and isinstance(shape[0], Sequence) else shape
         wanted = tuple(scalars.integer("shape", length) for length in lengths)
@@ -297,14 +296,14 @@ class DeviceArray:
         return self.numpy().item()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """Copy to the host for numpy; ValueError for ``copy=False``, which cannot be."""
+        """Copy to the host for numpy; ``copy=False`` raises a ValueError."""
         if copy is False:
             raise ValueError("device memory reaches the host only by a copy (copy=False)")
         host = self.numpy()
         return host if dtype is None else host.astype(dtype, copy=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled by value: the elements, for the device that is current where it is loaded."""
+        """Pickle by value: loading copies the elements to the current device."""
         return _of_bytes, (self.numpy().tobytes(), self.shape, self._dtype.name)
 
     # -- DLPack producer -------------------------------------------------------------------------
@@ -325,9 +324,10 @@ class DeviceArray:
         Raises
         ------
         BufferError
-            `dl_device` and `copy` ask for what cannot be, or a legacy capsule for read-only memory.
+            `dl_device` and `copy` cannot be satisfied, or a legacy capsule is asked of read-only
+            memory.
         ValueError
-            A keyword has a value that the specification does not have.
+            A keyword has a value that the specification does not define.
         """
         return dlpack_export.export(self, stream, max_version, dl_device, copy)
 
@@ -346,15 +346,15 @@ def empty(
     dtype : str or numpy dtype
         E.g. "bfloat16" or "float32".
     device : int or str, optional
-        Number of the device among those of HIP, or a name like "rocm:1"; the default is the one
-        that is current in this thread.
+        HIP's number of the device, or a name like "rocm:1"; the default is this thread's current
+        device.
     """
     lengths = indexing.lengths_of(shape)
     return allocate(lengths, compact_strides(lengths), as_dtype(dtype), device=device_named(device))
 
 
 def device_named(device: object) -> Runtime:
-    """The device of an argument `device`: None, a number, or a name as arrays have it."""
+    """The device that an argument `device` names: None, a number, or a name such as "rocm:0"."""
     if device is None:
         return runtime.get()
     found = scalars.read("device", device)
@@ -373,20 +373,20 @@ def allocate(
     stream: int = 0,
     device: Runtime | None = None,
 ) -> DeviceArray:
-    """The same, for use on `stream`, of a shape and its compact strides, known to be right."""
+    """`empty` for use on `stream`, with a shape and compact strides that were checked."""
     nbytes = math.prod(shape) * dtype.itemsize
     allocation = Allocation(nbytes, stream, device or runtime.get())
     return DeviceArray(allocation.address, shape, strides, dtype, allocation)
 
 
 def upload(host: NDArray[Any], device: Runtime | None = None) -> DeviceArray:
-    """A compact array with the elements of a C-contiguous numpy array. Waits for the copy."""
+    """Copy a C-contiguous numpy array to a compact device array. Waits for the copy."""
     device = device or runtime.get()
     strides = compact_strides(host.shape)
     result = allocate(host.shape, strides, as_dtype(host.dtype), device=device)
     if host.size:
         device.upload(result.address, host.ctypes.data, host.nbytes)
-        device.synchronize(0)  # the copy may still be reading the host array
+        device.synchronize(0)  # the copy may still read the host array
         result.stream = None
     return result
 

@@ -1,10 +1,10 @@
-"""The DLPack protocol (legacy and versioned capsules), through ctypes. Knows no array library.
+"""The DLPack protocol (legacy and versioned capsules), through ctypes, for any array library.
 
 https://dmlc.github.io/dlpack/latest/python_spec.html
 
-The C exchange API, which types may have besides (`__dlpack_c_exchange_api__`, DLPack 1.3), is for C
-extensions that cannot afford a Python call. There is no native code here to have it in, and those
-who look for it fall back on `__dlpack__`.
+The C exchange API that types may also have (`__dlpack_c_exchange_api__`, DLPack 1.3) is for C
+extensions that cannot afford a Python call. This package has no native code to implement it, and
+consumers that look for it fall back to `__dlpack__`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 CPU = 1
 ROCM = 10
-# Memory that the host reads: plain, and pinned, which torch calls CUDA's on every GPU.
+# Memory that the host reads: plain, and pinned, which torch calls CUDA's on any GPU.
 HOST_KINDS = (CPU, 3, 11)
 
 VERSION = (1, 3)
@@ -87,12 +87,12 @@ def compact_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def device_pair(name: str, value: Any) -> tuple[int, int]:
-    """The (type, number) of a device that an argument is; the type may be a member of an Enum.
+    """The (type, number) of a device that an argument names; the type may be an Enum member.
 
     Raises
     ------
     ValueError
-        It is no such pair.
+        It is not such a pair.
     """
     try:
         kind, ordinal = value
@@ -105,7 +105,7 @@ def device_pair(name: str, value: Any) -> tuple[int, int]:
 
 
 class RawMemory:
-    """Any memory, of the host or of a device, in the form that numpy.asarray takes.
+    """Memory of the host or of a device, in the form that numpy.asarray takes.
 
     numpy sees unsigned integers of the element's size: it has no name for bfloat16.
     """
@@ -139,15 +139,15 @@ def export_tensor(
 ) -> Any:
     """Make a capsule: versioned if the consumer takes version 1 or later, else legacy.
 
-    numpy makes the capsule, and what numpy has no name for is then corrected in it: element type,
-    device, version and flags. Consumers run its destructor and deleter while exceptions are in
-    flight and without holding the GIL; numpy's are C code that is ready for both, ctypes callbacks
-    could not be. numpy only passes the address on and never touches device memory.
+    numpy makes the capsule, in which the fields that numpy cannot express are then corrected:
+    element type, device, version and flags. Consumers run its destructor and deleter while
+    exceptions are in flight and without holding the GIL. numpy's are C code that can handle both;
+    ctypes callbacks could not. numpy only passes the address on and never touches device memory.
 
     Raises
     ------
     BufferError
-        The memory is read-only, which a legacy capsule cannot say.
+        The memory is read-only, which a legacy capsule cannot express.
     """
     import numpy as np
 
@@ -169,7 +169,7 @@ def export_tensor(
 
 
 def _version(max_version: Any) -> tuple[int, int] | None:
-    """What a consumer gets that takes `max_version`; None: a legacy capsule, of before 1.0."""
+    """The version for a consumer that takes `max_version`; None: a legacy capsule, before 1.0."""
     if max_version is None:
         return None
     try:
@@ -184,8 +184,8 @@ def _version(max_version: Any) -> tuple[int, int] | None:
 def check_copy(copy: object) -> None:
     """Refuse a `copy` that is neither None nor a bool.
 
-    With a ValueError, as every value of a keyword of `__dlpack__` that is wrong: consumers take a
-    TypeError for that of a producer that does not know the keyword, and ask again without.
+    It raises a ValueError, as for every wrong value of a keyword of `__dlpack__`: consumers take a
+    TypeError to mean that the producer does not know the keyword, and ask again without it.
     """
     if copy is not None and not isinstance(copy, bool):
         raise ValueError(f"copy={copy!r} must be None, True or False")
@@ -194,7 +194,7 @@ def check_copy(copy: object) -> None:
 class HostTensor:
     """A DLPack producer for a numpy array of any element type, bfloat16 included.
 
-    `copied` says that the array is a copy which nobody else has.
+    `copied` says that the array is a copy that nothing else uses.
     """
 
     def __init__(self, array: NDArray[Any], copied: bool = False) -> None:
@@ -212,7 +212,7 @@ class HostTensor:
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> Any:
-        """Export the array; parameters as the DLPack specification has them."""
+        """Export the array; the parameters are those of the DLPack specification."""
         check_copy(copy)
         if stream is not None:
             raise ValueError(f"stream={stream!r} must be None: host memory has no streams")

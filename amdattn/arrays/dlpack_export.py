@@ -21,15 +21,15 @@ def export(
     dl_device: tuple[int, int] | None,
     copy: bool | None,
 ) -> Any:
-    """What `array.__dlpack__` gives; parameters as the DLPack specification has them.
+    """The capsule of `array.__dlpack__`; the parameters are those of the DLPack specification.
 
     Raises
     ------
     BufferError
-        It would take a copy that `copy` forbids, a device other than the array's own and the CPU,
+        It would need a copy that `copy` forbids, a device other than the array's own and the CPU,
         or a legacy capsule of read-only memory.
     ValueError
-        A parameter has a value that the specification does not have.
+        A parameter has a value that the specification does not define.
     """
     dlpack.check_copy(copy)
     here = array.__dlpack_device__()
@@ -57,14 +57,14 @@ def export(
 
 
 def copy_of(array: DeviceArray, stream: int) -> DeviceArray:
-    """The elements in memory of their own, of the same layout, copied on `stream`."""
+    """A copy of the array with the same layout, made on `stream`."""
     device = array.memory.device
     low, high = array.view_on(stream).extent()
     copy = Allocation(high - low, stream, device)
     copy.stream = stream
     if low < high:
         device.copy_on_device(copy.address, low, high - low, stream)
-        # Who writes to the array next, on its stream, must not come before the copy has read it.
+        # The next write to the array, on its stream, must wait until the copy has read it.
         if not (stream and device.is_capturing(stream)):
             device.wait_for(array.stream or 0, stream)
     address = copy.address + array.address - low
@@ -72,7 +72,7 @@ def copy_of(array: DeviceArray, stream: int) -> DeviceArray:
 
 
 def _consumer_stream(stream: Any) -> int:
-    """Rules of the array API standard for ROCm: None is the default stream, -1 is not said."""
+    """The array API standard's rule for ROCm: None is the default stream, and -1 names none."""
     if stream is None:
         return 0
     try:

@@ -1,7 +1,7 @@
-"""The consumer's side of DLPack. Every field of what a producer hands out is checked first.
+"""The consumer's side of DLPack. It checks every field that a producer hands out.
 
-A tensor is taken over only when all of it makes sense; else the capsule stays its producer's, who
-frees it.
+A tensor is taken over only if all of it makes sense; otherwise the capsule remains the producer's,
+which frees it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from amdattn.dtypes import DType, from_dlpack_code
 _TENSOR = "QiiiBBHQQQ"
 _MANAGED = struct.Struct(f"<{_TENSOR}8xQ")
 _MANAGED_VERSIONED = struct.Struct(f"<II8xQQ{_TENSOR}")
-_MAX_NDIM = 64  # as numpy has it
+_MAX_NDIM = 64  # as in numpy
 _DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
@@ -55,8 +55,8 @@ class _Owner:
 class Imported(NamedTuple):
     """A tensor of another library. Strides count elements; `owner` keeps it alive.
 
-    `extent` are the addresses of its first byte and past its last. `is_copied` says that its
-    producer made it for this consumer alone; a legacy capsule cannot say it.
+    `extent` has the addresses of its first byte and past its last. `is_copied` says that its
+    producer made it for this consumer alone, which a legacy capsule cannot express.
     """
 
     address: int
@@ -81,21 +81,22 @@ def import_tensor(
     Parameters
     ----------
     stream : int or None
-        The hipStream_t the tensor will be used on, none of HIP's constants 1 and 2; None for host
-        memory.
+        The hipStream_t on which the tensor will be used, other than HIP's constants 1 and 2; None
+        for host memory.
     device : (int, int)
-        The DLPack device that it says it is on. All memory that the host reads is one.
+        The DLPack device that the tensor names. All memory that the host reads counts as one.
     copy : bool or None
-        What the producer is asked for. One from before DLPack 1.0 cannot be asked: see `is_copied`.
+        The `copy` that the producer is asked for. Producers from before DLPack 1.0 cannot be asked:
+        see `is_copied`.
     dl_device : (int, int) or None
-        Another device, to which the producer is asked to bring it.
+        Another device, to which the producer is asked to copy the tensor.
 
     Raises
     ------
     BufferError
-        It is not a DLPack tensor, makes no sense, or is on another device.
+        The tensor is not a DLPack tensor, is malformed, or is on another device.
     ValueError
-        Of an unknown element type.
+        Its element type is unknown.
     """
     capsule = _request(producer, stream, dl_device, copy)
     handle = id(capsule)
@@ -127,13 +128,13 @@ def import_tensor(
     return Imported(*described, bool(flags & FLAG_READ_ONLY), _Owner(address, deleter), is_copied)
 
 
-_deleters: set[int] = set()  # that were found to be functions: each library has its own
+_deleters: set[int] = set()  # deleters that were found to be functions: each library has its own
 
 
 def _request(
     producer: Any, stream: int | None, dl_device: tuple[int, int] | None, copy: bool | None
 ) -> Any:
-    """The producer's capsule, asked for with the newest keywords that it knows."""
+    """Ask the producer for its capsule, with the newest keywords that it knows."""
     keywords: dict[str, Any] = {"max_version": VERSION}
     if stream is not None:
         keywords["stream"] = stream
@@ -150,7 +151,7 @@ def _request(
 
 
 def _lose_the_newest(keywords: dict[str, Any]) -> bool:
-    """Drop what the specification added last; False if it had all that is left from the start."""
+    """Drop the keywords that the specification added last; False if none can be dropped."""
     for added in (("dl_device", "copy"), ("max_version",)):
         if any([keywords.pop(name, None) is not None for name in added]):
             return True
@@ -158,11 +159,11 @@ def _lose_the_newest(keywords: dict[str, Any]) -> bool:
 
 
 def _is_refused(error: TypeError, keywords: Iterable[str]) -> bool:
-    """Whether a call failed by its keywords, and not in what was called.
+    """Whether a call failed because of its keywords, and not inside the callee.
 
-    No frame of Python then lies below the caller's; only if the producer passes the keywords on to
-    somebody older, and then one is named. What C code raises by itself cannot be told from that,
-    and is raised again at the last attempt.
+    Then no Python frame lies below the caller's, unless the producer passes the keywords on to an
+    older function, whose error names one. Errors that C code raises itself look the same; they are
+    raised again at the last attempt.
     """
     below = error.__traceback__.tb_next if error.__traceback__ else None
     text = str(error)
@@ -172,7 +173,7 @@ def _is_refused(error: TypeError, keywords: Iterable[str]) -> bool:
 def _described(
     tensor: tuple[int, ...], device: tuple[int, int], is_asked: bool
 ) -> tuple[int, tuple[int, ...], tuple[int, ...], DType, tuple[int, int]]:
-    """Address, shape, strides, element type and extent of a tensor that makes sense."""
+    """The address, shape, strides, element type and extent of a well-formed tensor."""
     data, kind, ordinal, ndim, code, bits, lanes, lengths, steps, byte_offset = tensor
     on_host = kind in HOST_KINDS and device[0] in HOST_KINDS
     if not on_host and (kind, ordinal) != device:
@@ -183,7 +184,7 @@ def _described(
     if not 0 <= ndim <= _MAX_NDIM:
         raise _malformed(f"ndim={ndim} is not in 0..{_MAX_NDIM}")
     nbytes = 8 * ndim
-    if steps == lengths + nbytes and ndim:  # as most have them, in one piece
+    if steps == lengths + nbytes and ndim:  # most tensors have both in one piece
         both = _read("shape", lengths, 2 * nbytes)
         shape, strides = both[:nbytes], both[nbytes:]
     else:
@@ -210,7 +211,7 @@ def _read(what: str, address: int, nbytes: int) -> bytes:
 def _laid_out(
     data: int, byte_offset: int, element: tuple[int, int, int], lengths: bytes, steps: bytes
 ) -> tuple[int, tuple[int, ...], tuple[int, ...], DType, tuple[int, int]]:
-    """The same of the contents of `shape` and `strides`, which b"" leaves compact."""
+    """The same from the contents of `shape` and `strides`; b"" stands for compact strides."""
     dtype = from_dlpack_code(*element)
     shape = struct.unpack(f"<{len(lengths) // 8}q", lengths)
     if shape and min(shape) < 0:
@@ -221,7 +222,7 @@ def _laid_out(
         return 0, shape, compact_strides(shape), dtype, (0, 0)
     if not data:
         raise _malformed(f"data is NULL, but there are {size} elements")
-    # The stride along an axis of one element may be anything.
+    # The stride along an axis of length 1 may be anything.
     strides = tuple(
         [step if n > 1 or abs(step) < 2**59 else 1 for n, step in zip(shape, strides, strict=True)]
     )

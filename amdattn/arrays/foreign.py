@@ -1,7 +1,7 @@
-"""Arrays of other libraries, seen through the protocols that they speak.
+"""Arrays of other libraries, viewed through the protocols that they support.
 
-DLPack first, then ``__cuda_array_interface__``, which hip-python's own arrays and CuPy have, then
-what numpy can read.
+DLPack comes first, then ``__cuda_array_interface__``, which arrays of hip-python and CuPy have,
+then whatever numpy can read.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _LEGACY_STREAM, _PER_THREAD_STREAM = 1, 2  # of __cuda_array_interface__
 
 
 def foreign_view(x: Any, name: str, stream: int, is_output: bool = False) -> View | None:
-    """See the memory of an array that is neither numpy's nor of this package.
+    """View the memory of an array that is neither numpy's nor this package's.
 
-    None if it speaks no protocol. For errors see `amdattn.arrays.interchange.as_view`.
+    Returns None if it supports no protocol. For errors see `amdattn.arrays.interchange.as_view`.
     """
     if speaks_dlpack(x):
         view, is_copied = dlpack_view(x, name, stream)
@@ -53,7 +53,7 @@ def dlpack_view(
     copy: bool | None = None,
     dl_device: tuple[int, int] | None = None,
 ) -> tuple[View, bool]:
-    """See the memory of a DLPack array, and whether it is a copy that its producer made.
+    """View the memory of a DLPack array, and say whether its producer copied it.
 
     `copy` and `dl_device` are those of `import_tensor`. For errors see
     `amdattn.arrays.interchange.as_view`.
@@ -66,7 +66,7 @@ def dlpack_view(
             source = import_tensor(x, None, (kind, ordinal), copy)
         elif kind == dlpack.ROCM:
             device = runtime.get(dl_device[1] if dl_device else ordinal)
-            # HIP's constants for default streams are no streams to a producer.
+            # HIP's constants for default streams are not valid streams for a producer.
             named = 0 if stream in (_LEGACY_STREAM, _PER_THREAD_STREAM) else stream
             source = import_tensor(x, named, (kind, ordinal), copy, dl_device)
             device.wait_for(stream, named)
@@ -99,12 +99,12 @@ def speaks_dlpack(x: Any) -> bool:
 
 
 def device_of(x: Any, name: str) -> tuple[int, int]:
-    """The DLPack device that an array says it is on.
+    """The DLPack device that an array names.
 
     Raises
     ------
     AttributeError
-        It does not speak DLPack.
+        The array does not support DLPack.
     """
     if not speaks_dlpack(x):
         if _is_tracer(x):
@@ -124,7 +124,7 @@ def device_of(x: Any, name: str) -> tuple[int, int]:
 
 
 def _device_view(name: str, view: View, extent: tuple[int, int]) -> View:
-    """The same, if it is memory of its device, elements aligned."""
+    """Check that a view is memory of its device with aligned elements, and return it."""
     low, high = extent
     if low == high:
         return view
@@ -148,8 +148,8 @@ def _device_view(name: str, view: View, extent: tuple[int, int]) -> View:
     return view
 
 
-# Ranges of which the end was the device's, too. Asking takes a while; of arrays that come again and
-# again only the begin is asked for.
+# Ranges whose end was found to be the device's too. Asking is slow, so for arrays that recur only
+# the beginning is asked for.
 _seen_ranges: set[tuple[int, int]] = set()
 _MAX_SEEN = 256
 
@@ -158,10 +158,10 @@ _MAX_SEEN = 256
 
 
 def _with_values(x: Any, name: str) -> Any:
-    """A torch tensor whose memory holds its values, and that records no gradient."""
+    """Check that the memory of a torch tensor holds its values, and that it records no gradient."""
     if getattr(x, "requires_grad", False) is True:
         x = _without_gradient(x, name)
-    if getattr(x, "is_neg", bool)() is True:  # which torch exports as if it were not
+    if getattr(x, "is_neg", bool)() is True:  # torch exports it without the sign
         raise ValueError(
             f"{name} is a view of the negatives of its elements, as torch.conj(...).imag is; pass "
             f"{name}.resolve_neg()"
@@ -170,7 +170,7 @@ def _with_values(x: Any, name: str) -> Any:
 
 
 def _without_gradient(x: Any, name: str) -> Any:
-    """A torch tensor that requires a gradient where none is recorded: the tensor itself."""
+    """A torch tensor that requires a gradient, if none is being recorded."""
     torch = sys.modules.get(type(x).__module__.partition(".")[0])
     is_recorded = getattr(torch, "is_grad_enabled", None)
     if is_recorded is None or not hasattr(x, "detach"):
@@ -188,7 +188,7 @@ def _is_tracer(x: Any) -> bool:
 
 
 def _refusal(x: Any, name: str, error: Exception | None) -> Exception:
-    """The error of an array that its library does not hand out: it says what the caller can do."""
+    """The error for an array that its library does not export, with what the caller can do."""
     kind = f"{type(x).__module__}.{type(x).__qualname__}"
     if _is_tracer(x):
         return TypeError(
@@ -269,7 +269,7 @@ def _interface_type(typestr: Any) -> DType:
 
 
 def _interface_stream(stream: Any) -> int | None:
-    """The stream on which the array is made ready; None: it is."""
+    """The stream on which the array becomes ready; None: it is ready."""
     if stream is None:
         return None
     number = runtime.stream_handle(stream)
@@ -282,7 +282,7 @@ def _interface_stream(stream: Any) -> int | None:
 
 
 def as_numpy(x: Any, name: str) -> NDArray[Any] | None:
-    """What numpy reads of an object with ``__array__`` or a buffer; None if there is neither."""
+    """The numpy array of an object with ``__array__`` or a buffer; None if it has neither."""
     if not (hasattr(x, "__array__") or hasattr(x, "__array_interface__") or _is_buffer(x)):
         return None
     import numpy as np
@@ -291,7 +291,7 @@ def as_numpy(x: Any, name: str) -> NDArray[Any] | None:
         array: np.ndarray[Any, Any] = np.asanyarray(x)
     except Exception as error:
         raise _refusal(x, name, error) from error
-    # numpy believes strides and addresses.
+    # numpy trusts strides and addresses.
     if hasattr(x, "__array_interface__") and not isinstance(x, np.generic) and array.size:
         spans = [(n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)]
         low = array.ctypes.data + sum(min(span, 0) for span in spans)

@@ -9,17 +9,17 @@ from typing import Any, SupportsIndex
 
 from amdattn import scalars
 
-_MAX_ELEMENTS = 2**60  # of 8 bytes: as many as there are addresses
+_MAX_ELEMENTS = 2**60  # with 8 bytes each, these fill the address space
 Strided = tuple[int, tuple[int, ...], tuple[int, ...]]  # elements skipped, shape, strides
 
 
 def lengths_of(shape: object) -> tuple[int, ...]:
-    """A shape that a caller gives: an int or a sequence of them.
+    """The shape that a caller gives: an int or a sequence of ints.
 
     Raises
     ------
     TypeError, ValueError
-        Something in it is no int, or negative.
+        A length is not an int, or is negative.
     """
     if isinstance(shape, SupportsIndex) or not isinstance(shape, Sequence) or _is_text(shape):
         shape = (scalars.integer("shape", shape),)
@@ -58,7 +58,7 @@ def index(key: object, shape: tuple[int, ...], strides: tuple[int, ...]) -> Stri
 
 def _full_key(key: object, ndim: int) -> list[Any]:
     items = list(key) if isinstance(key, tuple) else [key]
-    # By identity: comparing would ask arrays, which have no single truth value.
+    # By identity: a comparison with an array has no single truth value.
     ellipses = [i for i, item in enumerate(items) if item is Ellipsis]
     if len(ellipses) > 1:
         raise IndexError("an index can hold only one ellipsis")
@@ -90,12 +90,12 @@ def _integer_key(item: object) -> int:
 def reshape(
     shape: tuple[int, ...], strides: tuple[int, ...], wanted: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Shape and strides of the view with the elements in the same order; -1 is what remains.
+    """Shape and strides of a view with the elements in the same order; -1 stands for the rest.
 
     Raises
     ------
     ValueError
-        Other numbers of elements, or no strides put the elements into this order.
+        The number of elements differs, or no strides give this order.
     """
     size = math.prod(shape)
     if wanted.count(-1) > 1 or any(length < -1 for length in wanted):

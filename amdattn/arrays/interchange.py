@@ -1,4 +1,4 @@
-"""Callers' arrays (NumPy, DLPack of any library) in and out. Never imports torch or jax."""
+"""Conversion of callers' arrays (NumPy, DLPack of any library). Never imports torch or jax."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 def asarray(x: Any, dtype: object = None, device: object = None) -> DeviceArray:
     """Bring an array to the device.
 
-    A DeviceArray or a DLPack array in device memory is not copied; a numpy array or a DLPack array
-    in host memory is, to a compact array.
+    A DeviceArray or a DLPack array in device memory is not copied. A numpy array or a DLPack array
+    in host memory is copied to a compact array.
 
     Parameters
     ----------
     dtype : optional
         Convert host data to this type first; device data must have it already.
     device : optional
-        Where host data goes, as `empty` takes it; device data must be there already.
+        The device for host data, as in `empty`; device data must be there already.
 
     Returns
     -------
@@ -51,28 +51,28 @@ def asarray(x: Any, dtype: object = None, device: object = None) -> DeviceArray:
 
 
 def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -> DeviceArray:
-    """View a DLPack array in device memory, without a copy if there need be none.
+    """View a DLPack array in device memory, without a copy if possible.
 
-    Its elements are ready for use on the default stream. Read-only memory stays so.
+    The elements are ready for use on the default stream. Read-only memory stays read-only.
 
     Parameters
     ----------
     x : array
         With ``__dlpack__`` and ``__dlpack_device__``.
     device : optional
-        Where the result is to be, as `empty` takes it; the default is where `x` is. Arrays in host
-        memory are copied there; those on another GPU only if their library does it.
+        The device of the result, as in `empty`; the default is that of `x`. Arrays in host memory
+        are copied there, arrays on another GPU only if their library copies them.
     copy : bool, optional
         True: always copy. False: never. None: only to another device.
 
     Raises
     ------
     AttributeError
-        It does not have both methods.
+        x does not have both methods.
     BufferError
-        It is in host memory and no `device` is given; it would take a copy that `copy` forbids; or
-        its library does not hand it out, or hands out what makes no sense; or it is in memory of
-        another kind of device.
+        x is in host memory and no `device` is given; a copy is needed that `copy` forbids; its
+        library does not export it, or exports something malformed; or it is in memory of another
+        kind of device.
     ValueError
         In memory of another HIP runtime, of an unknown element type, or in need of a gradient.
     """
@@ -111,7 +111,7 @@ def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -
 
 
 def _check_is_rocm(device: object) -> None:
-    """Refuse the host as the device of a DeviceArray, as the array API standard has it refused."""
+    """Refuse the host as the device of a DeviceArray, as the array API standard demands."""
     if isinstance(device, str) and device.partition(":")[0] == "cpu":
         raise BufferError(
             f"device={device!r}: a DeviceArray is never in host memory; "
@@ -123,38 +123,38 @@ def _on_view(source: View) -> DeviceArray:
     memory = source.owner
     if not isinstance(memory, Memory):
         memory = Memory(runtime.get(source.ordinal), source.owner, source.read_only)
-        memory.stream = 0  # its producer made it ready on the default stream only
+        memory.stream = 0  # its producer made it ready only on the default stream
     return DeviceArray(source.address, source.shape, source.strides, source.dtype, memory)
 
 
 class Part(NamedTuple):
-    """A part of a caller's array: `as_view` sees it, `like` makes what the whole is."""
+    """A part of a caller's array: `as_view` views it, and `like` returns the kind of the whole."""
 
     view: View
     whole: Any
 
 
 def as_view(x: Any, name: str, stream: int, is_output: bool = False) -> View:
-    """See the memory of a caller's array, ready for use on `stream`.
+    """View the memory of a caller's array, ready for use on `stream`.
 
     Parameters
     ----------
     x : DeviceArray, numpy.ndarray, or an array of another library
         With ``__dlpack__``, ``__cuda_array_interface__`` or ``__array__``. DLPack arrays must be on
-        the CPU or on a device of the HIP runtime that is bound. Or a view, which it is then.
+        the CPU or on a device of the bound HIP runtime. A View is returned as it is.
     name : str
-        What errors call it.
+        The name that errors use.
     is_output : bool
-        It is to be written: only memory of the array itself will do.
+        Whether it is written: only memory of the array itself is then accepted.
 
     Raises
     ------
     TypeError
-        Not an array, or in memory of another kind of device.
+        x is not an array, or is in memory of another kind of device.
     ValueError
         In memory of another HIP runtime, of an unknown element type, or in need of a gradient.
     BufferError
-        Its library does not hand it out, or hands out what makes no sense.
+        Its library does not export it, or exports something malformed.
     """
     if isinstance(x, DeviceArray):
         return x.view_on(stream)
@@ -208,10 +208,11 @@ def _element_type(dtype: np.dtype[Any], name: str) -> DType:
 
 
 def like(x: Any, result: NDArray[Any] | DeviceArray) -> Any:
-    """Hand `result` out as the kind of array that `x` is, on the device where `x` is.
+    """Return `result` as the kind of array that `x` is, on the device of `x`.
 
-    numpy arrays and DeviceArrays stay what they are. For others the array library of `x` imports
-    the result through DLPack; one without an importer gets the DeviceArray or numpy array.
+    numpy arrays and DeviceArrays are returned as they are. For other arrays, the library of `x`
+    imports the result through DLPack; if it has no importer, the DeviceArray or numpy array is
+    returned.
     """
     np = sys.modules.get("numpy")
     if isinstance(x, DeviceArray) or (np is not None and isinstance(x, np.ndarray)):
@@ -220,7 +221,7 @@ def like(x: Any, result: NDArray[Any] | DeviceArray) -> Any:
         return like(x.whole, result)
     namespace = getattr(x, "__array_namespace__", None)
     home = namespace() if namespace else sys.modules.get(type(x).__module__.partition(".")[0])
-    # JAX may move what is not committed to a device, and what it imports it commits.
+    # JAX may move arrays that are not committed to a device, and commits what it imports.
     if not isinstance(result, DeviceArray) and getattr(x, "committed", None) is False:
         taken = getattr(home, "asarray", None)
         return taken(result) if taken else result
@@ -228,7 +229,7 @@ def like(x: Any, result: NDArray[Any] | DeviceArray) -> Any:
     if importer is None:
         return result
     made = importer(result if isinstance(result, DeviceArray) else HostTensor(result))
-    # JAX may have several devices that are the CPU.
+    # JAX may treat the CPU as several devices.
     if hasattr(made, "to_device") and (where := getattr(x, "device", None)) != made.device:
         made = made.to_device(where)
     return made

@@ -1,15 +1,15 @@
-"""Device memory of arrays, and the cache of what dropped arrays leave behind.
+"""Device memory of arrays, and the cache of memory that dropped arrays leave.
 
-`hipFree` waits for the device, so memory goes back to the driver only on demand. Until then the
-next array of a similar size gets it, under the rule that torch's allocator has too: at once on the
-stream that the memory was allocated for, because launches there run in order, and only after every
-other stream that has used it is past that use.
+`hipFree` waits for the device, so memory is returned to the driver only on demand. Until then the
+next array of a similar size gets it, by the rule of torch's allocator: at once on the stream that
+the memory was allocated for, where launches run in order, and elsewhere only after every other
+stream that has used it is past that use.
 
-No memory is freed while a graph is being captured, whatever thread drops an array then.
+No memory is freed while a graph is being captured, whichever thread drops an array.
 
-The virtual device has the cache off while it executes launches. There every array is an allocation
-of its own, as short as the array: what lies beyond it, what was freed and what was never written
-are then errors that the device can see, and checked mode's findings are of the array that is meant.
+On the virtual device the cache is off while it executes launches. Every array is then an allocation
+of its own, as short as the array, so that the device sees accesses beyond it, after it was freed
+and before it was written, and checked mode's findings name the right array.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from amdattn.device import runtime
 from amdattn.errors import AmdattnError, HipError
 
 NO_CACHE_VARIABLE = "AMDATTN_NO_MEMORY_CACHING"  # debugging tools see every allocation then
-UNKNOWN_STREAM = -1  # of a DLPack consumer that orders its work by itself
+UNKNOWN_STREAM = -1  # the stream of a DLPack consumer that orders its own work
 _SMALLEST_BYTES = 512
 _STEPS_BITS = 3  # of 8 sizes per power of two: at most an eighth is unused
 _OUT_OF_MEMORY = "hipErrorOutOfMemory"
@@ -37,9 +37,9 @@ class Block:
     Attributes
     ----------
     nbytes : int
-        Of the allocation, at least what was asked for.
+        Bytes of the allocation, at least as many as were asked for.
     home : int
-        The stream that it was allocated for and may be used again on.
+        The stream that it was allocated for, on which it may be reused at once.
     is_used_again : bool
         Work of an earlier user may be pending on the home stream.
     streams : set of int
@@ -57,23 +57,23 @@ class Block:
 
 
 class Pool:
-    """Allocates blocks on one device, from those that were given back if it can. Thread-safe.
+    """Allocates blocks on one device, reusing those that were given back. Thread-safe.
 
     Attributes
     ----------
     reuses : bool
-        False: blocks are as long as was asked for, and are freed when they are given back.
+        False: blocks are exactly as long as asked for, and are freed when they are given back.
     """
 
     def __init__(self, device: runtime.Runtime, reuses: bool) -> None:
         self.reuses = reuses
         self._device = device
         self._lock = threading.Lock()
-        # Destructors run at any time, even inside `take` of the same thread: giving back takes no
-        # lock and makes no HIP call.
+        # Destructors run at any time, even inside `take` in the same thread, so giving back takes
+        # no lock and makes no HIP call.
         self._returned: deque[Block] = deque()
         self._idle: defaultdict[tuple[int, int], list[Block]] = defaultdict(list)
-        # Used on other streams than their home, with an event of each.
+        # Blocks used on other streams than their home, with an event for each stream.
         self._awaited: list[tuple[Block, list[Any]]] = []
 
     def take(self, nbytes: int, stream: int) -> Block:
@@ -82,7 +82,7 @@ class Pool:
         Raises
         ------
         HipError
-            Also without the cached blocks the device has no such memory.
+            The device lacks the memory even after the cached blocks are freed.
         """
         if not self.reuses:
             self._free_returned()
@@ -105,7 +105,7 @@ class Pool:
         return Block(self._device.malloc(nbytes), nbytes, stream)
 
     def give(self, block: Block) -> None:
-        """Take back a block that no array is left of."""
+        """Take back a block that no array uses any more."""
         block.is_used_again = True
         self._returned.append(block)
         if not self.reuses:
@@ -140,15 +140,15 @@ class Pool:
             return sum(b.nbytes for idle in [waiting, *self._idle.values()] for b in idle)
 
     def _free_returned(self) -> None:
-        """Free what was given back, unless a graph is being captured: then later.
+        """Free blocks that were given back, unless a graph is being captured.
 
-        hipFree waits for the device, which a capture is no part of, and launches that were captured
-        may be of this memory.
+        hipFree waits for the device, which is not allowed in a capture, and captured launches may
+        use this memory.
         """
         try:
             while self._returned and not self._device.any_capturing():
                 self._free(self._returned.popleft())
-        except IndexError:  # another thread took the last one
+        except IndexError:  # another thread took the last block
             pass
         except AmdattnError:  # a child process has no device
             self._returned.clear()
@@ -175,7 +175,7 @@ class Pool:
                 self._await(block)
 
     def _await(self, block: Block) -> None:
-        """Mark the streams that may still use a block besides its home."""
+        """Record events on the streams other than its home that may still use a block."""
         others = block.streams - {block.home}
         events: list[Any] = []
         try:
@@ -184,7 +184,7 @@ class Pool:
                 return
             for stream in others:
                 events.append(self._device.record_event(stream))
-        except HipError:  # a stream is gone
+        except HipError:  # a stream was destroyed
             self._destroy(events)
             self._free(block)
             return
@@ -209,7 +209,7 @@ class Pool:
 
 
 def size_class(nbytes: int) -> int:
-    """The size of block that an array gets: the next of 8 per power of two, at least 512 bytes."""
+    """The size of an array's block: the next of 8 sizes per power of two, at least 512 bytes."""
     if nbytes <= _SMALLEST_BYTES:
         return _SMALLEST_BYTES
     step = 1 << (nbytes.bit_length() - 1 - _STEPS_BITS)
@@ -223,7 +223,7 @@ _making = threading.Lock()
 
 
 def pool(device: runtime.Runtime | None = None) -> Pool:
-    """The pool of a device, or of the current one: the same for the life of the process."""
+    """The pool of a device, or of the current one, for the life of the process."""
     device = device or runtime.get()
     found = _pools.get(device.ordinal)
     if found is None:
@@ -237,10 +237,10 @@ def pool(device: runtime.Runtime | None = None) -> Pool:
 
 
 def empty_cache() -> None:
-    """Return the memory of dropped arrays to the driver, for other libraries, on every device.
+    """Return the memory of dropped arrays on every device to the driver, for other libraries.
 
-    Waits for the devices. Memory of arrays that exist is untouched, whoever holds them. Allocations
-    that fail do this by themselves, on their device, and try again.
+    It waits for the devices. The memory of existing arrays is untouched. An allocation that fails
+    does this itself, on its device, and tries again.
     """
     for found in tuple(_pools.values()) or (pool(),):
         found.empty()
@@ -248,7 +248,7 @@ def empty_cache() -> None:
 
 @contextlib.contextmanager
 def caching(on: bool) -> Iterator[None]:
-    """Have the cache of the current device on or off inside the block, whatever device it is."""
+    """Switch the cache of the current device on or off inside the block."""
     mine = pool()
     before = mine.reuses
     mine.reuses = on

@@ -1,4 +1,4 @@
-"""Whether strided views share elements. Exact, of addresses alone: device memory is not touched."""
+"""Whether strided views share elements: exact, from addresses alone."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# Budget of numpy's exact test; strided tensors of usual layouts need a tiny part of it.
+# The budget of numpy's exact test; strided tensors of usual layouts need a tiny part of it.
 _SOLVER_WORK = 100_000
-# Beyond it the rows of others are looked at one by one, if they are no more: 2**22 take a second.
+# Beyond it, rows are compared one by one, up to this number: 2**22 take a second.
 _MAX_ROWS = 1 << 22
 
 
 def share_memory(a: View, b: View) -> bool | None:
-    """Whether an element is in both views; None if that is too hard to tell.
+    """Whether an element is in both views; None if that takes too long to tell.
 
     Elements of the last axis must lie next to each other.
     """
@@ -34,21 +34,21 @@ def share_memory(a: View, b: View) -> bool | None:
         for view in (a, b)
     )
     try:
-        # The stub has no integer budget.
+        # numpy's type stub lacks integer budgets.
         return bool(np.shares_memory(one, other, max_work=_SOLVER_WORK))  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         pass
     if max(map(_num_rows, (a, b))) > _MAX_ROWS:
         return None
     rows_a, rows_b = _rows(a), _rows(b)
-    # Of the rows of b that begin before one of a ends, the last one reaches farthest.
+    # Of the rows of b that begin before a row of a ends, the last one reaches farthest.
     before = np.searchsorted(rows_b, rows_a + _row_bytes(a)) - 1
     ends = rows_b[before] + _row_bytes(b)
     return bool(((before >= 0) & (ends > rows_a)).any())
 
 
 def repeats_elements(view: View) -> bool | None:
-    """Whether an element has several indices; None if that is too hard to tell.
+    """Whether an element has several indices; None if that takes too long to tell.
 
     Elements of the last axis must lie next to each other.
     """
@@ -61,7 +61,7 @@ def repeats_elements(view: View) -> bool | None:
         if step == 0:
             return True
         if step <= reach:
-            break  # interleaved: every axis between the elements of others would be beyond them
+            break  # the axes interleave
         reach += (length - 1) * step
     else:
         return False

@@ -1,5 +1,5 @@
-"""Checked mode: what it found, where it is in the source, which of it is expected.
+"""Checked mode: its findings, their source lines, and which of them are expected.
 
-The virtual device does the checking; here its findings become objects, reports and exit codes.
-`amdattn.virtual.check` is the way in for scripts, `amdattn check` for the terminal.
+The virtual device does the checking; this package turns its findings into objects, reports and exit
+codes. Scripts use `amdattn.virtual.check`, the terminal `amdattn check`.
 """

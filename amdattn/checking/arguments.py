@@ -1,6 +1,6 @@
 """Arguments of a kernel, described by a small text or JSON, and their place in the kernarg block.
 
-One argument a line (or between semicolons), in the kernel's order; # begins a comment:
+Write one argument on each line (or between semicolons), in the kernel's order; # begins a comment:
 
     x    in     float32[16, 256]  normal seed=3
     w    in     bfloat16[256]     file=w.npy
@@ -8,10 +8,10 @@ One argument a line (or between semicolons), in the kernel's order; # begins a c
     lock zero   uint32[4]
     n    int32  4096
 
-A buffer is NAME ROLE DTYPE[SHAPE] and, for roles in and inout, what it holds; a scalar is
-NAME DTYPE VALUE. JSON has a list of objects with the same facts under the keys name, role, dtype,
-shape, fill, seed, low, high and file, or name, dtype and value. A struct that is passed by value
-is described by its fields, one after the other.
+A buffer is NAME ROLE DTYPE[SHAPE] and, for roles in and inout, its contents; a scalar is NAME DTYPE
+VALUE. JSON has a list of objects with the same facts under the keys name, role, dtype, shape, fill,
+seed, low, high and file, or name, dtype and value. A struct that is passed by value is described by
+its fields, one after the other.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SCALARS = {
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Device memory that a kernel gets the address of."""
+    """Device memory whose address a kernel gets."""
 
     name: str
     role: str
@@ -64,7 +64,7 @@ class Buffer:
         return math.prod(self.shape) * self.dtype.itemsize
 
     def contents(self, seed: int) -> NDArray[Any]:
-        """What an in or inout buffer holds at the beginning; `seed` varies the random ones."""
+        """The initial contents of an in or inout buffer; `seed` varies random contents."""
         import numpy as np
 
         rng = np.random.default_rng((self.seed, seed))
@@ -291,7 +291,7 @@ def place(arguments: Sequence[Argument], kernel: KernelInfo) -> list[tuple[int, 
     Raises
     ------
     ValueError
-        They are not what the code object says that the kernel takes.
+        The arguments differ from those in the kernel's metadata.
     """
     placed: list[tuple[int, Argument]] = []
     end = 0

@@ -1,4 +1,4 @@
-"""Device arrays that a check is told about: their names, their pieces, and their elements."""
+"""Device arrays that are declared to a check: their names, pieces and elements."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_RUNS = 4096  # contiguous pieces that one declared array may consist of
 
 
 def named(kind: str, arrays: Arrays) -> Iterable[tuple[str, Any]]:
-    """Name and array of each; those of a sequence are named after `kind`."""
+    """The name and array of each; arrays of a sequence are named after `kind`."""
     if isinstance(arrays, Mapping):
         return arrays.items()
     if not isinstance(arrays, (list, tuple)):
@@ -33,7 +33,7 @@ def device_view(name: str, array: Any) -> View:
 
 
 def element_at(address: int, name: str, view: View) -> str:
-    """How to write the element of an array at an address; "" if there is none."""
+    """The element of an array at an address, as text; "" if there is none."""
     low, high = view.extent()
     if not low <= address < high:
         return ""

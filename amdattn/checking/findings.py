@@ -40,17 +40,16 @@ class Finding:
     kernel : str
         "" for a finding of a host call, such as a copy of bytes that nothing wrote.
     pc, offset : int or None
-        Of the instruction: its ELF virtual address as a disassembler prints it, and the distance
-        from the kernel's entry. None for a host call.
+        The instruction's ELF virtual address, as a disassembler prints it, and its distance from
+        the kernel's entry. None for a host call.
     text : str
         The instruction, disassembled.
     producer_pc, producer_text
-        The load, write or barrier that it conflicts with, if there is one: the first that was
-        seen.
+        The load, write or barrier that it conflicts with, if there is one: the first one seen.
     other_producers : tuple of int
-        Addresses of those that were seen later at the same instruction, at most 15.
+        Addresses of producers that were seen later at the same instruction, at most 15.
     workgroup, wave, lane
-        Where it happened first; lane -1: not of one lane.
+        Where it happened first; lane -1 means that it belongs to no single lane.
     where : str
         Register or address: "v12", "s[4:5]", "lds 0x40", "0x7f0000001000 = out[3, 7]".
     count : int
@@ -189,15 +188,15 @@ def _joined(known: Finding, again: Finding) -> Finding:
 
 
 class FindingLog:
-    """Findings of any number of launches; the same defect of several launches is one of them.
+    """Findings of any number of launches; a defect that several launches share is one finding.
 
     Attributes
     ----------
     launches : dict of CheckedLaunch to int
         How often each was launched.
     dropped_launches, dropped_findings : int
-        Which the virtual device had no room for: it keeps 16384 different launches and 32768
-        different findings.
+        Launches and findings that the virtual device had no room for: it keeps 16384 different
+        launches and 32768 different findings.
     """
 
     def __init__(self) -> None:
@@ -206,7 +205,7 @@ class FindingLog:
         self._merged: dict[object, Finding] = {}
 
     def add(self, launches: Mapping[CheckedLaunch, int], findings: Iterable[Finding]) -> None:
-        """Add what one `take_findings` gave, or findings of one's own."""
+        """Add the findings of one `take_findings`, or other findings."""
         for launch, times in launches.items():
             self.launches[launch] = self.launches.get(launch, 0) + times
         for finding in findings:
@@ -238,7 +237,7 @@ class FindingLog:
 
     @property
     def dropped(self) -> str:
-        """What a report says of what was not kept; "" if all was."""
+        """The note of a report about findings that were not kept; "" if all were."""
         if not self.dropped_launches and not self.dropped_findings:
             return ""
         return (

@@ -28,13 +28,13 @@ class Schedule:
     Attributes
     ----------
     seed : int
-        0: in the order of their index; else shuffled.
+        0: in the order of their index; otherwise shuffled.
     quantum : int
         Instructions of a wave before the next one runs.
     late_loads : bool
         Loads arrive at the last moment that the waits allow; False: some of them at once.
     resident_workgroups : int
-        How many run at a time; 0: as many as fit the device.
+        Number of workgroups that run at a time; 0: as many as fit the device.
     """
 
     seed: int = 0
@@ -56,9 +56,9 @@ def schedules(count: int, seed: int = 0, residency: int | None = None) -> list[S
     count : int
         At least 1.
     seed : int
-        Schedules of another seed are other ones.
+        Another seed gives other schedules.
     residency : int, optional
-        Of every schedule, instead of 1, 2, 16 and all.
+        Resident workgroups of every schedule, instead of 1, 2, 16 and all.
     """
     if count < 1:
         raise ValueError(f"schedules={count} must be >= 1")
@@ -86,7 +86,7 @@ class Subject(Protocol):
         """One line for people."""
 
     def run(self, check: Check) -> Outputs:
-        """Allocate, declare what must hold, launch once; the outputs, copied to the host."""
+        """Allocate, declare what must hold, launch once, and copy the outputs to the host."""
 
 
 def run(
@@ -97,7 +97,7 @@ def run(
     Parameters
     ----------
     log : FindingLog
-        Takes in what is found.
+        The log that collects findings.
 
     Yields
     ------

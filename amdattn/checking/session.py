@@ -132,14 +132,14 @@ class Check:
     def declare(
         self, *, read_only: Arrays = (), zero_at_end: Arrays = (), others: Arrays = ()
     ) -> None:
-        """Say what holds of device arrays from here to the end of the block.
+        """Declare properties of device arrays from here to the end of the block.
 
         Parameters
         ----------
         read_only : sequence or mapping of arrays
             No kernel may write to them. The keys of a mapping name them in reports.
         zero_at_end : sequence or mapping of arrays
-            Every launch must leave them zero: semaphores, workspace that is used again.
+            Every launch must leave them zero, such as semaphores and reused workspaces.
         others : sequence or mapping of arrays
             Reports name their elements.
 
@@ -158,7 +158,7 @@ class Check:
             self._views[name] = device_view(name, array)
 
     def collect(self) -> None:
-        """Wait for the device and take in what was found so far; the end of the block does so."""
+        """Wait for the device and collect the findings so far, as the end of the block does."""
         try:
             self._synchronize()
         except HipError as fault:
@@ -183,12 +183,12 @@ class Check:
 
     @property
     def counted(self) -> list[Finding]:
-        """What is legitimate and worth a number, such as lanes that a range check dropped."""
+        """Events that are legitimate but counted, such as lanes that a range check dropped."""
         return [finding for finding in self.findings if finding.severity == COUNTED]
 
     @property
     def advice(self) -> list[Finding]:
-        """What could be better, such as waits that are stronger than needed."""
+        """Possible improvements, such as waits that are stronger than needed."""
         return [finding for finding in self.findings if finding.severity == ADVICE]
 
     @property
@@ -198,15 +198,15 @@ class Check:
 
     @property
     def suppressed(self) -> dict[Suppression, int]:
-        """How often each suppression was needed; 0: it could be removed."""
+        """How often each suppression was needed; those with 0 could be removed."""
         return self._suppressions.split(self.log)[1]
 
     def code_object(self, code_object: str) -> bytes:
-        """ELF image of a code object, by `Finding.code_object`."""
+        """The ELF image of a code object, by `Finding.code_object`."""
         return self._images[code_object]
 
     def listing(self, code_object: str, kernel: str) -> list[Instruction]:
-        """The kernel's instructions. Only until another check begins."""
+        """The kernel's instructions; available until another check begins."""
         return self._exports.listing(self._numbers[code_object], kernel)
 
     def sources(self, code_object: str) -> SourceLines:
@@ -216,7 +216,7 @@ class Check:
         return self._sources[code_object]
 
     def as_dict(self) -> dict[str, Any]:
-        """Findings, launches and suppressions as JSON has them."""
+        """Findings, launches and suppressions as a JSON document."""
         return document(self.log, *self._suppressions.split(self.log))
 
     def to_json(self) -> str:
@@ -250,7 +250,7 @@ class Check:
 def document(
     log: FindingLog, findings: Sequence[Finding], suppressed: Mapping[Suppression, int]
 ) -> dict[str, Any]:
-    """Launches, findings and suppressions as JSON has them."""
+    """Launches, findings and suppressions as a JSON document."""
     return {
         "launches": [
             {**dataclasses.asdict(launch), "times": times} for launch, times in log.launches.items()
@@ -265,9 +265,9 @@ def document(
 
 
 def notes(suppressed: Mapping[Suppression, int], log: FindingLog) -> list[str]:
-    """What a report says of each suppression: how often it was needed, or why it was not.
+    """Notes of a report on each suppression: how often it was needed, or why it was not.
 
-    And of what was found and not kept.
+    They also mention findings that were not kept.
     """
     launched = {launch.kernel for launch in log.launches}
     lines = []

@@ -9,7 +9,7 @@ from typing import Any
 
 
 class SourceLines:
-    """Which source line an instruction was compiled from.
+    """Finds the source line that an instruction was compiled from.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ def _read_rows(image: bytes) -> list[tuple[int, tuple[str, int] | None]]:
     from elftools.elf.elffile import ELFFile
 
     rows: dict[int, tuple[str, int] | None] = {}
-    # Debug info is an aid and may be malformed in any way, which pyelftools answers with any
-    # exception: then there are no source lines.
+    # Debug info is optional and may be malformed in any way, for which pyelftools raises any
+    # exception; then there are no source lines.
     try:
         elf = ELFFile(io.BytesIO(image))
         if not elf.has_dwarf_info():
@@ -70,7 +70,7 @@ def _read_rows(image: bytes) -> list[tuple[int, tuple[str, int] | None]]:
                 elif state.line:
                     rows[state.address] = (names.get(state.file, "?"), state.line)
                 else:
-                    rows[state.address] = None  # code of no line
+                    rows[state.address] = None  # code without a line
     except Exception:
         return []
     return sorted(rows.items(), key=lambda row: row[0])

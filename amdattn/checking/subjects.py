@@ -1,4 +1,4 @@
-"""What `amdattn check` can run: operations of the package, and kernels of code object files."""
+"""Subjects of `amdattn check`: operations of the package, and kernels of code object files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class OfOperation:
         return self.operation.plan_case(self.case, runtime.device_props(), manifest.kernels())
 
     def run(self, check: Check) -> Outputs:
-        """Launch once; what is only read may not be written, what is 0 at rest ends as 0."""
+        """Launch once; inputs must not be written, and memory that is 0 at rest must end as 0."""
         plan = self.plan()
         variant = self.case.variant or plan.default_variant
         specs = plan.specs(variant)
@@ -82,7 +82,7 @@ class OfOperation:
 def every_case(seed: int, name: str = "") -> list[OfOperation]:
     """Every operation and every kernel shipped for the bound device, at sizes that fit no tile.
 
-    But for that of indices, which runs before plans do: `index_subject.OfIndices`.
+    It leaves out the kernel of indices, which runs before plans do: `index_subject.OfIndices`.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class CodeObject:
     grid : tuple of int
         Workgroups along x, y and z.
     workgroup : tuple of int or None
-        Lanes along x, y and z; None: what the kernel was compiled for.
+        Lanes along x, y and z; None: the size that the kernel was compiled for.
     arguments : sequence of Argument
     dynamic_lds_bytes : int
     seed : int
@@ -133,7 +133,7 @@ class CodeObject:
     Raises
     ------
     ValueError
-        The file is no code object, or has no such kernel, or the arguments are not the kernel's.
+        The file is not a code object, lacks the kernel, or the arguments are not the kernel's.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ class Suppression:
         return f"{self.kind} of {self.kernel} at +{self.pc:#x}: {self.reason}"
 
     def covers(self, finding: Finding) -> bool:
-        """Whether it is this finding that was accepted."""
+        """Whether the entry accepts a finding."""
         key = (finding.kernel, finding.offset, finding.kind)
         return key == (self.kernel, self.pc, self.kind)
 
@@ -85,7 +85,7 @@ class Suppressions:
 
     @classmethod
     def of(cls, given: Suppressions | str | os.PathLike[str] | None) -> Suppressions:
-        """What an argument `suppressions=` means: a file, entries that were read, or none."""
+        """The entries of an argument `suppressions=`: a file, entries that were read, or none."""
         if given is None:
             return cls()
         return given if isinstance(given, Suppressions) else cls.read(given)

@@ -1,4 +1,4 @@
-"""Findings that a process of another program has written by $AMDATTN_FINDINGS."""
+"""Findings that another program's process has written because of $AMDATTN_FINDINGS."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from amdattn.user_files import read_json
 
 
 def read_log(findings: Path, code_objects: Path) -> FindingLog:
-    """What was found, with the source lines of code objects that have them.
+    """The findings, with source lines for code objects that have them.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ def attention(
     sinks: Sinks = False,
     layout: Layout = "bshd",
     round_mode: Annotated[
-        str, typer.Option(help="Of the probabilities: rtne, rtna, rtz, or rtne,rtz, or all.")
+        str, typer.Option(help="Rounding of probabilities: rtne, rtna, rtz, rtne,rtz or all.")
     ] = "rtne",
     preset: Annotated[
         str | None,

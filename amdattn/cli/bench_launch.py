@@ -22,7 +22,8 @@ def launch(
         bool, typer.Option("--markdown", help="The tables of docs/studies/launch-overhead.md.")
     ] = False,
     wide: Annotated[
-        bool, typer.Option("--wide", help="Every column, however wide; default: what fits 80.")
+        bool,
+        typer.Option("--wide", help="Print all columns; default: those that fit 80 characters."),
     ] = False,
 ) -> None:
     """Host overhead: µs that one launch costs the calling thread, path by path.

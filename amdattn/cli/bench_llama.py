@@ -30,7 +30,7 @@ def llama(
         int, typer.Option(min=1, help="Keys of each sequence when a step has appended its own.")
     ] = 4096,
     prompt: Annotated[
-        int, typer.Option(min=0, help="Also a prompt of so many tokens; 0: none. Takes minutes.")
+        int, typer.Option(min=0, help="Also time a prompt of N tokens; 0: none. Takes minutes.")
     ] = 0,
     clock_mhz: ClockMhz = 0,
     reading: Readings = None,

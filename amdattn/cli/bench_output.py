@@ -25,7 +25,7 @@ _MAX_MHZ = 10_000
 # Parameters of --peer object=FILE.
 OF_OBJECTS = ("kernel", "grid", "workgroup", "args", "dynamic_lds", "simulated_workgroups")
 
-KernelName = Annotated[str | None, typer.Option(help="Of an object that holds several.")]
+KernelName = Annotated[str | None, typer.Option(help="Kernel of an object that holds several.")]
 Grid = Annotated[str | None, typer.Option(help="Workgroups of an object: X, X,Y or X,Y,Z.")]
 Workgroup = Annotated[str | None, typer.Option(help="Its lanes: X, X,Y or X,Y,Z.")]
 Args = Annotated[
@@ -45,7 +45,7 @@ Readings = Annotated[
     typer.Option(
         "--reading",
         metavar="NAME",
-        help="Of what is not known of the hardware, such as lost-slots-2, or all: a row for each "
+        help="Another reading of the hardware, such as lost-slots-2, or all: a row for each "
         "(docs/generated/readings.md). Repeatable.",
     ),
 ]
@@ -67,14 +67,12 @@ TileInputs = Annotated[
 ]
 SimulatedWorkgroups = Annotated[
     int,
-    typer.Option(
-        metavar="N", min=0, help="Of an object, simulate the first so many of an XCD; 0: all."
-    ),
+    typer.Option(metavar="N", min=0, help="Simulate the first N workgroups of an XCD; 0: all."),
 ]
 Csv = Annotated[Path | None, typer.Option("--csv", help="Also write rows to this file.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
 Wide = Annotated[
-    bool, typer.Option("--wide", help="Every column, however wide; default: what fits 80.")
+    bool, typer.Option("--wide", help="Print all columns; default: those that fit 80 characters.")
 ]
 Plot = Annotated[
     list[str] | None,

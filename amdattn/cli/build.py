@@ -21,7 +21,7 @@ def build(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Default: beside it, named .hsaco.")
     ] = None,
-    arch: Annotated[str, typer.Option(help="Of the device.")] = DEFAULT_ARCH,
+    arch: Annotated[str, typer.Option(help="Architecture of the device.")] = DEFAULT_ARCH,
     define: Annotated[
         list[str] | None, typer.Option("--define", "-D", help="NAME or NAME=VALUE. Repeatable.")
     ] = None,

@@ -89,9 +89,7 @@ def check(
             help="Rows of q and k of every sequence, instead of -b, -sq, -skv.",
         ),
     ] = "",
-    kernel: Annotated[
-        str | None, typer.Option(help="Of a code object file that holds several.")
-    ] = None,
+    kernel: Annotated[str | None, typer.Option(help="Kernel of a file that holds several.")] = None,
     grid: Annotated[
         str | None, typer.Option(help="Workgroups of a kernel: X, X,Y or X,Y,Z.")
     ] = None,
@@ -115,13 +113,13 @@ def check(
         typer.Option(metavar="N", min=0, help="Workgroups that run at a time; 0: all that fit."),
     ] = None,
     seed: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Of the inputs and of the schedules.")
+        int, typer.Option(metavar="N", min=0, help="Seed of the inputs and schedules.")
     ] = 0,
     suppressions: Annotated[
         Path | None, typer.Option(help=".toml or .json file of accepted findings.")
     ] = None,
     max_errors: Annotated[
-        int, typer.Option(metavar="N", min=0, help="End a launch after so many errors; 0: never.")
+        int, typer.Option(metavar="N", min=0, help="End a launch after N errors; 0: never.")
     ] = 0,
     advice: Annotated[bool, typer.Option("--advice", help="Show advice and counts too.")] = False,
     annotate: Annotated[

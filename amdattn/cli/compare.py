@@ -14,7 +14,7 @@ from amdattn.cli.output import AsJson, print_json, stdout
 
 def compare(
     before: Annotated[Path, typer.Argument(help="A file that `amdattn bench --json` wrote.")],
-    after: Annotated[Path, typer.Argument(help="Another one.")],
+    after: Annotated[Path, typer.Argument(help="Another such file.")],
     mixed: Annotated[
         bool, typer.Option("--mixed", help="Compare modelled with measured times.")
     ] = False,

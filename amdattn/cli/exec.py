@@ -51,7 +51,7 @@ def execute(
         bool, typer.Option("--check", help="Checked mode: report what is wrong in kernels.")
     ] = False,
     findings: Annotated[
-        Path | None, typer.Option(help="Write them to this .json, too; with --check.")
+        Path | None, typer.Option(help="Write findings to this .json; needs --check.")
     ] = None,
     suppressions: Annotated[
         Path | None, typer.Option(help=".toml or .json file of accepted findings.")
@@ -61,11 +61,11 @@ def execute(
         bool, typer.Option("--profile", help="The performance model: report times of launches.")
     ] = False,
     profiles: Annotated[
-        Path | None, typer.Option(help="Write them to this .csv or .json, too; with --profile.")
+        Path | None, typer.Option(help="Write times to this .csv or .json; needs --profile.")
     ] = None,
     options: Annotated[
         str,
-        typer.Option(metavar="KEY=N,...", help="Of the virtual device: seed=3,clock_mhz=2100."),
+        typer.Option(metavar="KEY=N,...", help="Virtual device options: seed=3,clock_mhz=2100."),
     ] = "",
 ) -> None:
     """Run a program that uses AMD's HIP runtime, on the virtual device.

@@ -16,7 +16,7 @@ def micro(
         str, typer.Option(metavar="A,B,...", help="Rows with one of these in their names.")
     ] = "",
     reading: Annotated[
-        str, typer.Option(help="Of what is not known of the hardware (docs/generated/readings.md).")
+        str, typer.Option(help="Another reading of the hardware (docs/generated/readings.md).")
     ] = DEFAULT,
     as_json: AsJson = False,
     markdown: Markdown = False,

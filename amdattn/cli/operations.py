@@ -143,12 +143,14 @@ def selftest(
     as_json: AsJson = False,
     report: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Everything to know of the device: FILE.json, FILE.md."),
+        typer.Option(metavar="FILE", help="Write all facts and results: FILE.json, FILE.md."),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Of a report, a part of it.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A part of each step of a report.")
+    ] = False,
     step_limit: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Of a report, for each step instead of its own."),
+        typer.Option(metavar="SECONDS", help="Limit of every step of a report."),
     ] = None,
 ) -> None:
     """Odd sizes against the float64 reference, on the bound device. Exit code 1 on a failure.

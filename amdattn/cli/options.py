@@ -55,7 +55,7 @@ Device = Annotated[
         "at hand."
     ),
 ]
-Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Of the random inputs.")]
+Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the random inputs.")]
 
 
 def refuse_given(context: typer.Context, names: Iterable[str], why: str) -> None:

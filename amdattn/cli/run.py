@@ -62,20 +62,23 @@ def run(
     round_mode: RoundMode = "rtne",
     num_splits: NumSplits = 0,
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="Results always are.")
+        bool, typer.Option("--deterministic", help="No effect: results always are.")
     ] = False,
-    dropout_p: Annotated[float, typer.Option(help="Refused unless 0.")] = 0.0,
+    dropout_p: Annotated[float, typer.Option(help="Only 0 is accepted.")] = 0.0,
     alibi_slopes: Annotated[Path | None, typer.Option(help="Refused.")] = None,
     cu_seqlens_q: Annotated[
         Path | None, typer.Option(help=f".npy, int32: rows before each of {_VARLEN}, and of all.")
     ] = None,
     cu_seqlens_k: Annotated[
-        Path | None, typer.Option(help="The same of k and v; default: as of q.")
+        Path | None, typer.Option(help="The same for k and v; default: as for q.")
     ] = None,
     max_seqlen_q: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Rows beyond are not computed; 0: the longest.")
+        int,
+        typer.Option(metavar="N", min=0, help="Longest sequence; rows beyond it are not computed."),
     ] = 0,
-    max_seqlen_k: Annotated[int, typer.Option(metavar="N", min=0, help="The same of k and v.")] = 0,
+    max_seqlen_k: Annotated[
+        int, typer.Option(metavar="N", min=0, help="The same for k and v.")
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Attention on .npy files, with every argument of flash_attn_func."""

@@ -26,9 +26,7 @@ def _time(
     operation: Operation[Any, Any],
     problem: Any,
     *,
-    shown: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Print so many of the fastest.")
-    ] = 8,
+    shown: Annotated[int, typer.Option(metavar="N", min=1, help="Print the N fastest.")] = 8,
     as_json: AsJson = False,
 ) -> None:
     from amdattn import tuning
@@ -70,16 +68,14 @@ def gemm(
     candidates: Annotated[
         int,
         typer.Option(
-            metavar="N", min=0, help="Time so many with the least estimated time; 0: all."
+            metavar="N", min=0, help="Time the N choices of least estimated time; 0: all."
         ),
     ] = 0,
     table: Annotated[
         Path | None,
         typer.Option(help="File to add to; default: $AMDATTN_GEMM_TABLE or the user's own."),
     ] = None,
-    rows: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Print so many of the fastest.")
-    ] = 8,
+    rows: Annotated[int, typer.Option(metavar="N", min=1, help="Print the N fastest.")] = 8,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Store nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:

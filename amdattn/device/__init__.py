@@ -1,1 +1,1 @@
-"""The HIP runtime, of a GPU or of the virtual device. Nothing outside knows which of the two."""
+"""The HIP runtime of a GPU or of the virtual device; no other package knows which."""

@@ -1,4 +1,4 @@
-"""Which HIP runtime library to bind: a GPU's or the virtual device's. Decides; binds nothing."""
+"""Decides which HIP runtime library to bind, a GPU's or the virtual device's; binds nothing."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from amdattn.device import virtual_library
 from amdattn.errors import BindingError
 
 ENVIRONMENT_VARIABLE = "AMDATTN_DEVICE"
-LIBRARY_VARIABLE = "AMDATTN_HIP_LIBRARY"  # the one to bind for a GPU, whatever else there is
-RUNTIME_VARIABLE = "AMDATTN_RUNTIME"  # whose HIP runtime the virtual device is seen through
+LIBRARY_VARIABLE = "AMDATTN_HIP_LIBRARY"  # the library to bind for a GPU
+RUNTIME_VARIABLE = "AMDATTN_RUNTIME"  # the HIP runtime that presents the virtual device
 _AMD, _AMD_LIBRARY = "amd", "libamdhip64.so.7"
 _VIRTUAL = "virtual:"
 _DEVICES = props.KNOWN_DEVICES | props.KNOWN_PARTITIONS
-# "virtual:" with an architecture's name is its first product, unless the process has another one.
+# "virtual:" with an architecture's name means its first product, unless the process has another.
 REQUESTS = ("auto", "gpu", *(_VIRTUAL + name for name in (*ARCHITECTURES, *_DEVICES)))
 
 _PROBE_TIMEOUT_SECONDS = 120
@@ -31,18 +31,18 @@ _PROBE_TIMEOUT_SECONDS = 120
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The library to bind, why, and what was looked at and passed over."""
+    """The library to bind, the reason, and the candidates that were rejected."""
 
     kind: str  # "gpu" or "virtual"
     library: str
     why: str
     rejected: tuple[str, ...] = ()
-    plays: str = ""  # what the virtual device is to be, "" if that is open
-    device: str = ""  # the virtual device's library where `library` is AMD's runtime on it
+    plays: str = ""  # the product of the virtual device, "" if it is open
+    device: str = ""  # the virtual device's library if `library` is AMD's runtime on it
 
     @property
     def runtime(self) -> str:
-        """Whose HIP runtime a virtual device is seen through, as `choose` takes it."""
+        """The HIP runtime that presents a virtual device, as in `choose`."""
         if not self.device:
             return "amdattn"
         folder = os.path.dirname(self.library)
@@ -56,7 +56,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What one candidate library answered."""
+    """The answer of one candidate library."""
 
     path: str
     num_devices: int
@@ -80,7 +80,7 @@ def check_runtime(runtime: str) -> str:
 
 
 def is_what_was_asked(request: str, bound: props.DeviceProps) -> bool:
-    """Whether a device is the product, the partition or the architecture that a request names."""
+    """Whether a device is the product, partition or architecture that a request names."""
     name = request.removeprefix(_VIRTUAL)
     if name in ARCHITECTURES:
         return name == bound.arch
@@ -97,13 +97,13 @@ def choose(request: str, hip_python_default: str, runtime: str = "amdattn") -> C
     hip_python_default : str
         The library hip-python would open on its own: a path or a bare name.
     runtime : str
-        What the virtual device is seen through: "amdattn", its own HIP runtime; "amd", AMD's
-        libamdhip64.so.7 where the dynamic linker finds it; "amd:FOLDER", that of a folder.
+        The HIP runtime that presents the virtual device: "amdattn", its own; "amd", AMD's
+        libamdhip64.so.7 where the dynamic linker finds it; "amd:FOLDER", AMD's in a folder.
 
     Raises
     ------
     BindingError
-        "gpu" or a library was asked for and there is none, or the virtual device's library is
+        A GPU or a library was requested and does not exist, or the virtual device's library is
         missing.
     """
     check_request(request)
@@ -131,7 +131,7 @@ def choose(request: str, hip_python_default: str, runtime: str = "amdattn") -> C
 
 
 def _virtual(why: str, runtime: str, rejected: tuple[str, ...], plays: str = "") -> Choice:
-    """The virtual device; which library of it that is, is said if it is not evident."""
+    """Choose the virtual device; the note names its library if that is not evident."""
     device = str(virtual_library.library_path())
     note = virtual_library.note()
     why = f"{why}; {note}" if note else why
@@ -147,8 +147,8 @@ def _virtual(why: str, runtime: str, rejected: tuple[str, ...], plays: str = "")
 def _candidates(hip_python_default: str) -> list[str]:
     """Libraries that may see a GPU, best first.
 
-    A copy that is already in the process comes first: two HIP runtimes in one process have separate
-    streams and allocations, so arrays of JAX or torch would not be visible to ours.
+    A library that is already in the process comes first: two HIP runtimes in one process have
+    separate streams and allocations, so arrays of JAX or torch would not be visible to ours.
     """
     named = os.environ.get(LIBRARY_VARIABLE)
     if named:
@@ -165,7 +165,7 @@ def _candidates(hip_python_default: str) -> list[str]:
 
 
 class _LoadedObject(ctypes.Structure):
-    """struct dl_phdr_info, as far as it is read."""
+    """The fields of struct dl_phdr_info that are read."""
 
     _fields_ = (("address", ctypes.c_void_p), ("name", ctypes.c_char_p))
 
@@ -178,7 +178,7 @@ _Visitor = ctypes.CFUNCTYPE(
 def mapped_runtimes() -> list[str]:
     """Paths of the HIP runtime libraries in this process, in the order in which they were loaded.
 
-    Wheels rename the libraries that they bring, as in libamdhip64-1f2e3d.so.7.
+    Wheels rename the libraries that they contain, as in libamdhip64-1f2e3d.so.7.
     """
     found: list[str] = []
 
@@ -194,7 +194,7 @@ def mapped_runtimes() -> list[str]:
 
 
 def other_runtimes(bound: str) -> str:
-    """A warning of HIP runtimes beside the one that is bound, "" if there is none."""
+    """A warning about HIP runtimes besides the bound one, or ""."""
     others = [path for path in mapped_runtimes() if path != os.path.realpath(bound)]
     if not others:
         return ""
@@ -206,15 +206,15 @@ def other_runtimes(bound: str) -> str:
 
 
 def _probe(candidate: str) -> Probe:
-    if os.path.realpath(candidate) in mapped_runtimes():  # in use here: asking it cannot hurt
+    if os.path.realpath(candidate) in mapped_runtimes():  # in use already, so asking is safe
         return _probe_in_process(candidate)
     if "/" in candidate and not os.path.exists(candidate):
         return Probe(candidate, 0, False, "does not exist")
     if not _can_start_again():
         return _probe_in_process(candidate)
-    # A broken ROCm installation may abort while it initialises, so a child process goes first.
-    # Isolated: neither the current folder nor PYTHONPATH nor the package's own folder may hold a
-    # module that comes before one of Python's.
+    # A broken ROCm installation may abort while it initialises, so a child process goes first. It
+    # is isolated: no module in the current folder, PYTHONPATH or the package's folder may shadow
+    # one of Python's.
     root = str(Path(__file__).resolve().parents[2])
     code = f"import sys; sys.path.append({root!r}); from amdattn.device.binding import probe_main; "
     try:
@@ -235,14 +235,14 @@ def _probe(candidate: str) -> Probe:
 
 
 def _can_start_again() -> bool:
-    """Whether a child can be started that finds its library without the environment's help."""
-    # An embedded interpreter is no program; PYTHONHOME is not heeded by isolated ones.
+    """Whether a child process finds its library without help from the environment."""
+    # An embedded interpreter is not a program; isolated interpreters ignore PYTHONHOME.
     embedded = not os.path.basename(sys.executable or "").startswith("python")
     return not embedded and not ("PYTHONHOME" in os.environ and not sys.flags.ignore_environment)
 
 
 def probe_main(candidate: str) -> None:
-    """Body of the probing child process: print what `candidate` answers as one line."""
+    """The body of the probing child process: print the answer of `candidate` as one line."""
     probe = _probe_in_process(candidate)
     fields = (probe.path, str(probe.num_devices), str(int(probe.is_virtual)), probe.failure)
     print("amdattn-probe", *(field.replace("\n", " ") for field in fields), sep="\t")

@@ -1,4 +1,4 @@
-"""What a code object says of its kernels: the metadata note of the AMDGPU ABI."""
+"""The metadata of a code object's kernels, from the note of the AMDGPU ABI."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _RESOURCES = {
     "lds_bytes": ".group_segment_fixed_size",
     "scratch_bytes": ".private_segment_fixed_size",
 }
-_HIDDEN = "hidden_"  # value kinds of the arguments that the runtime adds
+_HIDDEN = "hidden_"  # value kinds of arguments that the runtime adds
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One explicit argument: its place in the kernarg segment and what it is."""
+    """One explicit argument: its place in the kernarg segment and its kind."""
 
     name: str
     offset: int
@@ -35,7 +35,7 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class KernelInfo:
-    """A kernel of a code object; `workgroup` is what it was compiled for, if it says so.
+    """A kernel of a code object; `workgroup` is the size that it was compiled for, if given.
 
     `resources` are vgpr, agpr and sgpr of a lane or wave, lds_bytes of a workgroup, scratch_bytes
     of a lane.
@@ -66,16 +66,16 @@ def read_kernels(image: bytes, name: str) -> dict[str, KernelInfo]:
     Parameters
     ----------
     name : str
-        What errors call it.
+        The name that errors use.
 
     Raises
     ------
     ValueError
-        It is not a code object, or says nothing readable of its kernels.
+        The image is not a code object, or has no readable metadata of its kernels.
     """
     if image[:4] != b"\x7fELF":
         raise ValueError(f"{name} is not an ELF code object (it begins with {image[:8]!r})")
-    # Neither reader promises which exceptions malformed input gives.
+    # Neither reader documents its exceptions for malformed input.
     try:
         note = _metadata_note(image)
         found = [_kernel(entry) for entry in note["amdhsa.kernels"]]

@@ -1,4 +1,4 @@
-"""Where a symbol of a code object lies in its file: as much of ELF as that takes."""
+"""Finds a symbol of a code object in its file: the part of ELF that this needs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Place(NamedTuple):
 
 
 def place_of(image: bytes, symbol: str) -> Place:
-    """Where the bytes of a symbol of the dynamic table are.
+    """The place of the bytes of a symbol of the dynamic table.
 
     Raises
     ------
     ValueError
-        It is no ELF file of 64 bits, or has no such symbol with bytes in it.
+        The image is not a 64-bit ELF file, or has no such symbol with bytes in it.
     """
     if image[:6] != _CLASS64_LITTLE:
         raise ValueError(f"is no ELF file of 64 bits (it begins with {image[:6]!r})")
@@ -56,7 +56,7 @@ def place_of(image: bytes, symbol: str) -> Place:
 def _offset(
     image: bytes, address: int, size: int, segments_at: int, of_segment: int, segments: int
 ) -> int:
-    """In the file, of so many bytes at an address."""
+    """The offset in the file of a number of bytes at an address."""
     for i in range(segments):
         kind, at, first, nbytes = _SEGMENT.unpack_from(image, segments_at + i * of_segment)
         if kind == _LOAD and first <= address and address + size <= first + nbytes:

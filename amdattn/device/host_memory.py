@@ -1,6 +1,6 @@
-"""Host memory at addresses that other libraries hand over: the kernel is asked, nothing is tried.
+"""Host memory at addresses from other libraries, checked by asking the kernel first.
 
-A wrong pointer then is an error of the call and not the end of the process.
+A wrong pointer is then an error of the call, and does not end the process.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def read(address: int, nbytes: int) -> bytes:
     Raises
     ------
     ValueError
-        They cannot be read.
+        The bytes cannot be read.
     """
     global _memory
     if 0 < address < _MAX_ADDRESS:
@@ -43,7 +43,7 @@ def read(address: int, nbytes: int) -> bytes:
 
 
 class _Mapped:
-    """Ranges of addresses that may be read or executed, as last asked for."""
+    """Ranges of addresses that may be read or executed, as last queried."""
 
     def __init__(self, kind: int) -> None:
         self._kind = kind  # group of _LINE
@@ -51,7 +51,7 @@ class _Mapped:
         self._ends: list[int] = []
 
     def has(self, low: int, high: int) -> bool:
-        """Whether all of a range is mapped so."""
+        """Whether all of a range is mapped with these rights."""
         if self._holds(low, high) and _is_mapped(low, high):
             return True
         self._ask()
@@ -91,13 +91,13 @@ def is_code(address: int) -> bool:
 
 
 def _is_mapped(low: int, high: int) -> bool:
-    """Whether the pages of a range are mapped still, however; nothing is written by this."""
+    """Whether the pages of a range are still mapped, with any rights; writes nothing."""
     begin = low - low % _PAGE_BYTES
     return bool(_libc.msync(begin, high - begin, _MS_ASYNC) == 0)
 
 
 def _forget() -> None:
-    """In a child process: the open file is the parent's memory."""
+    """Forget the file in a child process, where it is the parent's memory."""
     global _memory
     if _memory is not None:
         os.close(_memory)

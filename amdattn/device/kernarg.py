@@ -1,4 +1,4 @@
-"""Kernel argument blocks, laid out by the C headers in asm_src/args (the one place that says how).
+"""Kernel argument blocks, laid out by the C headers in asm_src/args (the only definition).
 
 cffi reads the struct; `struct` packs it, which is faster than assigning cffi fields one by one. The
 manifest records the layout the code object was built with, and both must agree.
@@ -40,7 +40,7 @@ class Packer:
     Attributes
     ----------
     names : tuple of str
-        Field names in memory order: the order `pack_into` takes values in.
+        Field names in memory order, in which `pack_into` takes values.
     size : int
         Bytes of the block.
     """
@@ -126,7 +126,7 @@ class KernargBuffer:
         Bytes of the block.
     types : LaunchTypes
     offsets : tuple of int, optional
-        Where each argument begins: they are passed one by one (kernelParams). None: as one block
+        Where each argument begins, to pass them one by one (kernelParams). None: pass one block
         (`extra`), which is faster.
 
     Attributes

@@ -1,9 +1,9 @@
-"""Kernel arguments that are in SGPRs when a wave starts, and how to do without.
+"""Kernel arguments that are in SGPRs when a wave starts, and how to switch that off.
 
-A kernel's descriptor says how many dwords of them are preloaded. Such a kernel begins with 256
-bytes that load the same SGPRs, for firmware that preloads nothing: it starts there, any other
-behind. Where the length is 0 every firmware starts there, and the kernel computes the same, a load
-later.
+A kernel's descriptor says how many dwords of arguments are preloaded. Such a kernel begins with 256
+bytes of code that load the same SGPRs, where firmware without preload starts it; other firmware
+starts it behind them. If the length is 0, every firmware starts at the beginning, and the kernel
+computes the same, one load later.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from amdattn.device import elf
 from amdattn.errors import BindingError
 
 VARIABLE = "AMDATTN_KERNARG_PRELOAD"
-# Of a descriptor of 64 bytes: 7 bits of length, in dwords, then 9 of where they begin.
+# In a descriptor of 64 bytes: 7 bits of length in dwords, then 9 bits of where they begin.
 _DESCRIPTOR_BYTES = 64
 _PRELOAD = struct.Struct("<H")
 _PRELOAD_AT, _LENGTH_MASK = 58, 0x7F
 
 
 def wanted() -> bool:
-    """Whether kernels get their arguments so, as far as they are built for it."""
+    """Whether kernels that are built for it get their arguments preloaded."""
     value = os.environ.get(VARIABLE, "")
     if value not in ("", "0", "1"):
         raise BindingError(f"{VARIABLE}={value!r} must be 1, the default, or 0")
@@ -30,12 +30,12 @@ def wanted() -> bool:
 
 
 def length(image: bytes, symbol: str) -> int:
-    """Dwords of arguments that a kernel of a code object has preloaded; ValueError as `elf`."""
+    """Dwords of arguments that a kernel has preloaded; raises the ValueError of `elf`."""
     return int(_PRELOAD.unpack_from(image, _place(image, symbol))[0]) & _LENGTH_MASK
 
 
 def without(image: bytes, symbol: str) -> bytes:
-    """The code object with that length set to 0; ValueError as `elf`."""
+    """The code object with that length set to 0; raises the ValueError of `elf`."""
     place = _place(image, symbol)
     (found,) = _PRELOAD.unpack_from(image, place)
     changed = bytearray(image)

@@ -36,7 +36,7 @@ class KernargSpec:
 
 
 class Facts(Mapping[str, T]):
-    """What a kernel's row says of one matter; to ask what it does not say is an error."""
+    """The facts of one group in a kernel's row; asking for a missing one is an error."""
 
     __slots__ = ("_facts", "_kernel", "_matter")
 
@@ -68,25 +68,25 @@ class KernelSpec:
     Attributes
     ----------
     op : str
-        What it does, of which it is one of several kernels.
+        The operation of which this is one of several kernels.
     dtype : str
         Element type of its inputs.
     params : Facts
-        Which kernel of its operation it is: what it was compiled for.
+        The values that it was compiled for, which identify it among the operation's kernels.
     tile : Facts
-        What a workgroup computes at a time, and how.
+        The part of the result that a workgroup computes at a time.
     accepts : Facts
-        Argument by argument what it implements.
+        The values that it implements, argument by argument.
     grid : str
-        The rule that gives its grid, by the name that planning knows it by.
+        The name of the rule that gives its grid.
     workgroup : (int, int, int)
-        Lanes.
+        Lanes along x, y and z.
     vgpr, agpr, sgpr, scratch_bytes : int
-        Of a lane; AGPRs are among the `vgpr`.
+        Registers and bytes of a lane; `vgpr` includes AGPRs.
     lds_bytes : int
-        Of a workgroup.
+        Bytes of a workgroup.
     nbytes : int or None
-        Of the code object; None: its manifest does not say.
+        Bytes of the code object; None: the manifest does not say.
     """
 
     symbol: str
@@ -116,7 +116,7 @@ class KernelSpec:
         return f"<KernelSpec {self.name} {self.arch} sha256 {self.sha256[:16]}>"
 
     def __getattr__(self, name: str) -> Any:
-        """Facts of attention kernels under the names that they had."""
+        """Facts of attention kernels under their former names."""
         former = _FORMER_NAMES.get(name)
         if former is None:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -139,7 +139,7 @@ class KernelSpec:
         Raises
         ------
         CorruptKernel
-            It is in neither, or is not what was recorded.
+            The object is missing, or differs from the recorded one.
         """
         most = self.nbytes or MAX_CODE_OBJECT_BYTES
         try:
@@ -173,7 +173,7 @@ def kernels() -> tuple[KernelSpec, ...]:
 
 @functools.lru_cache(maxsize=4)
 def _of_override(folder: str | None) -> tuple[KernelSpec, ...]:
-    """The kernels while the variable has this value: looking for their folder takes a while."""
+    """The kernels while the variable has this value, cached since finding their folder is slow."""
     return _load(paths.hsaco_dir())
 
 
@@ -190,7 +190,7 @@ def _load(folder: Path) -> tuple[KernelSpec, ...]:
 
 
 def _spec(row: Mapping[str, Any], folder: Path, kernargs: Mapping[str, KernargSpec]) -> KernelSpec:
-    """Of a row that was checked."""
+    """The kernel of a checked row."""
     name = row["name"]
     return KernelSpec(
         path=folder / row["file"],
@@ -223,13 +223,13 @@ def candidates_of(rows: Sequence[KernelSpec], op: str, arch: str) -> list[Kernel
     return list(found)
 
 
-# Of a manifest, by identity: to look through all of it takes a while.
+# By the identity of a manifest, since searching all of it is slow.
 _candidates: dict[tuple[int, str, str], tuple[Sequence[KernelSpec], tuple[KernelSpec, ...]]] = {}
 _MAX_CANDIDATES = 256
 
 
 def candidates(rows: Sequence[KernelSpec], op: str, props: DeviceProps) -> list[KernelSpec]:
-    """The same for a device; it is an error to have none."""
+    """The kernels of `op` for a device; raises if there are none."""
     fitting = candidates_of(rows, op, props.arch)
     if not fitting:
         have = []

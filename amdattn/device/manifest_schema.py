@@ -1,9 +1,9 @@
-"""What hsaco/manifest.json may say: every value of it is checked before anything believes it.
+"""The schema of hsaco/manifest.json: every value is checked before it is used.
 
-Errors name the file, the row, the field, its value and what is allowed. Schema 3 has the digest of
-its own text besides: what no rule can tell, as of a kernel that accepts more than it does, is not
-believed of a changed file, either. Schema 2 had neither that nor the bytes of code objects, and the
-digests of sources in every row.
+Errors name the file, the row, the field, its value and what is allowed. Schema 3 also has the
+digest of its own text, since rules cannot find every change, such as a kernel that claims to accept
+more than it does. Schema 2 had neither that nor the bytes of code objects, and had the digests of
+sources in every row.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from amdattn.dtypes import as_dtype
 from amdattn.errors import ManifestError
 
 SCHEMA, FORMER_SCHEMA = 3, 2
-# More than any code object has, where the manifest does not say how many.
+# More bytes than any code object has, for manifests that do not give the number.
 MAX_CODE_OBJECT_BYTES = 16 * 2**20
-DIGEST = "sha256"  # of the document: of its text without this very number
+DIGEST = "sha256"  # the digest of the document's text without the digest itself
 _MOST = 2**40
 _MOST_FINE, _WITHOUT_REFERENCES = 2**10, 2  # a version of marshal's format
 
 
 class Rule(NamedTuple):
-    """What a value must be, and how that is said."""
+    """A condition on a value, and its description in errors."""
 
     holds: Callable[[Any], bool]
     allowed: str
@@ -75,12 +75,12 @@ def _is_number(x: Any) -> bool:
 
 
 def _only(x: str, characters: frozenset[str]) -> bool:
-    """Whether it has no others. Patterns would take longer to compile than all texts to read."""
+    """Whether a text has only allowed characters; compiling patterns would take longer."""
     return characters.issuperset(x)
 
 
 def _is_path(x: str) -> bool:
-    """Whether it is plain, and stays in its folder."""
+    """Whether a path is plain and stays in its folder."""
     return all(part[:1] not in ("", ".") and _only(part, _OF_FILES) for part in x.split("/"))
 
 
@@ -117,7 +117,7 @@ _KERNARG_FIELD = (
     ("bytes", _integer(1, 8)),
     ("type", _text(_C_TYPES.__contains__, "a C type of fixed width")),
 )
-# What a kernel was compiled for, and what it accepts, by name, whatever its operation.
+# The values that kernels are compiled for and accept, by name, for all operations.
 _PARAMS: Mapping[str, Rule] = {
     **dict.fromkeys(("kv_dtype", "weight_dtype"), _DTYPE),
     **dict.fromkeys(("packed", "norm"), _BOOLEAN),
@@ -183,15 +183,15 @@ Group = tuple[Mapping[str, Rule], Rule | None, str]
 
 
 def _rule_of(name: str, group: Group) -> Rule | None:
-    """What a value of a group must be: by its name, or by what its name begins with."""
+    """The rule for a value of a group, by its name or by the beginning of its name."""
     known, other, prefix = group
     return known.get(name) or (other if name.startswith(prefix) else None)
 
 
 def _facts(group: Group) -> Rule:
-    """An object of names and values of a group."""
+    """Check an object of names and values of a group."""
     known = group[0]
-    fine: set[bytes] = set()  # those that were looked at: many rows have equal ones
+    fine: set[bytes] = set()  # objects that were checked: many rows have equal ones
 
     def holds(x: Any) -> bool:
         if type(x) is not dict:
@@ -287,7 +287,7 @@ def digest_of(raw: bytes, recorded: str) -> str:
 
 
 def check(file: Path, document: Any) -> None:
-    """Raise ManifestError for the first value of a document that is not what it must be."""
+    """Raise ManifestError for the first value of a document that breaks its rule."""
     if type(document) is not dict:
         raise ManifestError(f"{file} is malformed: it must be an object")
     schema = document.get("schema")
@@ -347,7 +347,7 @@ def _check_kernarg(file: Path, struct: str, layout: Any) -> None:
 
 
 def _check(file: Path, where: str, found: Any, rules: Mapping[str, Rule]) -> None:
-    """The members of an object, each by its rule: all of them, and no others."""
+    """Check the members of an object by their rules: all of them, and no others."""
     if type(found) is not dict:
         raise _refusal(file, where, "all of it", found, "an object")
     if found.keys() != rules.keys():

@@ -1,9 +1,9 @@
-"""Code objects of a folder: several in a pack, or each a file.
+"""Code objects of a folder: packs of several, or single files, which take precedence.
 
-Objects of one kind are near copies of each other: compressed together they take a third of what
-they take one by one. A folder of packs has an index, packs.json, which gives for every pack the
-names of its objects and their bytes, in order; a pack is the objects one after the other,
-compressed by LZMA. `build_scripts.packed_objects` makes both. A file of its own takes precedence.
+Objects of one kind are near copies of each other: compressed together, they take a third of the
+space. A folder of packs has an index, packs.json, with the names of each pack's objects and their
+bytes, in order; a pack is these objects one after the other, compressed by LZMA.
+`build_scripts.packed_objects` makes both.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from amdattn.user_files import read_bytes, read_json
 
 INDEX, SUFFIX = "packs.json", ".xz"
 MOST_BYTES = 16 * 2**20  # of all objects of a pack
-# Of the memory that unpacking takes, and of what packing may add.
+# Limits of the memory for unpacking, and of what packing may add.
 _UNPACKING_BYTES, _PACKED_MORE = 64 * 2**20, 2**15
-# Kernels that are loaded one after the other are mostly of one pack, or of two.
+# Kernels that are loaded in succession mostly come from one pack, or from two.
 _PACKS_KEPT = 2
 
 
 class _Place(NamedTuple):
-    """Where an object is: from a byte of an unpacked pack on."""
+    """The place of an object in an unpacked pack."""
 
     pack: Path
     pack_bytes: int
@@ -33,9 +33,9 @@ class _Place(NamedTuple):
 
 
 def read(path: Path, most: int) -> bytes:
-    """The code object of this name, of at most so many bytes.
+    """The code object of this name, with at most `most` bytes.
 
-    Raises OSError or ValueError, which name the file that is not what it should be.
+    Raises OSError or ValueError, which name the damaged file.
     """
     if os.path.exists(path):
         return read_bytes(path, most)
@@ -64,7 +64,7 @@ def forget() -> None:
 
 @functools.lru_cache(maxsize=4)
 def _places(index: Path) -> dict[str, _Place]:
-    """Of every object that an index names."""
+    """The place of every object that an index names."""
     document = read_json(index)
     if not isinstance(document, dict):
         raise ValueError(f"{index}: is no object of packs")
@@ -87,9 +87,9 @@ def _places(index: Path) -> dict[str, _Place]:
 
 @functools.lru_cache(maxsize=_PACKS_KEPT)
 def _unpacked(pack: Path, nbytes: int) -> bytes:
-    """All objects of a pack, which has exactly so many bytes."""
+    """All objects of a pack, which must have exactly `nbytes` bytes."""
     try:
-        import lzma  # a Python may have been built without it, which need not have kernels' files
+        import lzma  # some Pythons are built without it, and single files do not need it
 
         unpacking = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_UNPACKING_BYTES)
         content = unpacking.decompress(read_bytes(pack, nbytes + _PACKED_MORE), nbytes + 1)

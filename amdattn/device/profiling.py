@@ -1,4 +1,4 @@
-"""The `amdattn.virtual.profile` context manager: what the performance model says of launches.
+"""The `amdattn.virtual.profile` context manager: the performance model's figures of launches.
 
 Every number here is modelled: cycles by the virtual device's model of the architecture, times from
 cycles at a stated clock. Nothing was measured on a GPU.
@@ -43,9 +43,9 @@ class Site:
     text : str
         Disassembly.
     issued : int
-        How often, over all waves.
+        How often it was issued, over all waves.
     stalls : dict of str to int
-        Clk that waves waited in front of it, by reason (`STALLS`), summed over waves.
+        Clk that waves waited before it, by reason (`STALLS`), summed over waves.
     """
 
     offset: int
@@ -56,7 +56,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class WorkgroupTime:
-    """When a workgroup ran, in clk from the start of the launch."""
+    """The time in which a workgroup ran, in clk from the start of the launch."""
 
     flat_id: int
     cu: int
@@ -66,7 +66,7 @@ class WorkgroupTime:
 
 @dataclass(frozen=True, slots=True)
 class TraceEvent:
-    """What an instruction did on one track (`TRACKS`) of CU 0, in clk."""
+    """The work of an instruction on one track (`TRACKS`) of CU 0, in clk."""
 
     start: int
     end: int
@@ -78,7 +78,7 @@ class TraceEvent:
 
 @dataclass(frozen=True, slots=True)
 class LaunchProfile:
-    """What the model says of one launch.
+    """The model's figures of one launch.
 
     Attributes
     ----------
@@ -86,20 +86,20 @@ class LaunchProfile:
         Clk from the dispatch to the end of the last simulated workgroup of one XCD, and until the
         L2 has written back what it holds.
     write_back_clk : int
-        Of `cycles`: from the end of that workgroup.
+        The part of `cycles` after the end of that workgroup.
     clock_ghz : float
-        The clock that was assumed where latencies are in ns.
+        The clock that was assumed for latencies in ns.
     reading : str
-        The one that was simulated (docs/generated/readings.md), "default" in general; where several
-        were, or none that has a name, their options.
+        The reading that was simulated (docs/generated/readings.md), usually "default"; for several
+        readings, or one without a name, their options.
     mfma_use, valu_use, lds_use : float
         Share of `cycles` in which the unit is busy, over the simulated CUs.
     clk : dict of str to float
         Busy clk by unit, summed over CUs: mfma, valu, salu, lds, lds_address, lds_conflict, l1,
         l2, hbm; and the lifetimes of all waves as "wave".
     bytes : dict of str to int
-        By the level that served them: l1, l2, mall, hbm; that took them: l2_write, mall_write,
-        hbm_write.
+        Bytes by the level that served them (l1, l2, mall, hbm) or took them (l2_write, mall_write,
+        hbm_write).
     """
 
     kernel: str
@@ -124,7 +124,7 @@ class LaunchProfile:
 
     @property
     def stalls(self) -> dict[str, float]:
-        """Share of the waves' lifetime that each reason takes."""
+        """The share of the waves' lifetime that each reason takes."""
         total = {
             reason: sum(site.stalls.get(reason, 0) for site in self.sites) for reason in STALLS
         }
@@ -148,7 +148,7 @@ _COUNTS = (
 
 
 def read_profile(raw: dict[str, Any]) -> LaunchProfile:
-    """One launch, from the library's JSON."""
+    """Read one launch from the library's JSON."""
     return LaunchProfile(
         kernel=raw["kernel"],
         arch=raw["arch"],
@@ -184,7 +184,7 @@ class Profile:
     Attributes
     ----------
     launches : list of LaunchProfile
-        In the order in which they ended, filled at the end of the block.
+        Launches in the order in which they ended; filled at the end of the block.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Other programs on the virtual device: what stands before a command, and in its environment.
+"""Other programs on the virtual device: the command that starts them, and its environment.
 
-A program that links AMD's HIP runtime, or loads it, runs on the virtual device where that runtime
-finds the HSA runtime's name (docs/any-hip-program.md).
+A program that links or loads AMD's HIP runtime runs on the virtual device if that runtime finds the
+virtual device under the HSA runtime's name (docs/any-hip-program.md).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from amdattn.errors import BindingError
 LOADER = "ld-linux-x86-64.so.2"
 _VERSION = ".7"
 LIBRARY = f"libamdhip64.so{_VERSION}"
-_OPENED = (LIBRARY, f"libhiprtc.so{_VERSION}")  # without the version by Python packages, and others
-# What `build_scripts.amd_runtime` makes in a checkout.
+_OPENED = (LIBRARY, f"libhiprtc.so{_VERSION}")  # some name it without the version
+# The folder that `build_scripts.amd_runtime` makes in a checkout.
 _BROUGHT = Path(__file__).resolve().parents[2] / "build" / "amd_runtime" / "lib"
-_CACHE_VARIABLE, _CACHE = "AMD_COMGR_CACHE_DIR", "cache"  # of kernels that AMD's runtime compiles
+_CACHE_VARIABLE, _CACHE = "AMD_COMGR_CACHE_DIR", "cache"  # for kernels that AMD's runtime compiles
 _X86_64 = "EM_X86_64"
 _MOST_INTERPRETERS = 4
 _HOW_TO_BRING = (
@@ -32,18 +32,18 @@ _HOW_TO_BRING = (
 
 
 def runtime_folder(request: str) -> Path | None:
-    """Where AMD's HIP runtime is; None: where the dynamic linker looks for it.
+    """The folder of AMD's HIP runtime; None: the dynamic linker finds it.
 
     Parameters
     ----------
     request : str
-        "amd", "amd:FOLDER", or "" for what $AMDATTN_RUNTIME says, or else what a checkout has
-        brought, or else the system's.
+        "amd", "amd:FOLDER", or "" for the value of $AMDATTN_RUNTIME, or else the runtime of a
+        checkout, or else the system's.
 
     Raises
     ------
     BindingError
-        There is none.
+        There is no runtime.
     ValueError
         `request` is something else.
     """
@@ -65,7 +65,7 @@ def runtime_folder(request: str) -> Path | None:
 
 
 def link_libraries(into: Path, folder: Path | None) -> None:
-    """Give libraries the names by which they are looked for: the virtual device's, and AMD's.
+    """Link the virtual device's library and AMD's under the names that programs look for.
 
     Parameters
     ----------
@@ -92,12 +92,12 @@ def link_libraries(into: Path, folder: Path | None) -> None:
 def command(
     words: Sequence[str], links: Path, folder: Path | None
 ) -> tuple[list[str], dict[str, str]]:
-    """How a program is started, and the variables that it needs besides.
+    """The command that starts a program, and the variables that it needs.
 
     Parameters
     ----------
     words : sequence of str
-        The program, as a shell takes it, and its arguments.
+        The program, as in a shell, and its arguments.
     links : Path
         What `link_libraries` made.
     folder : Path or None
@@ -106,14 +106,14 @@ def command(
     Raises
     ------
     ValueError
-        There is no such program, or it cannot run on the virtual device.
+        The program does not exist, or cannot run on the virtual device.
     """
     words = _without_scripts(words)
     _check_executable(Path(words[0]))
     search = [str(links), *([str(folder)] if folder else [])]
     search += filter(None, [os.environ.get("LD_LIBRARY_PATH")])
-    # First, so that neither a search path of the program's own nor the order in which it links
-    # other libraries puts another runtime in their place.
+    # They come first, so that neither the program's search paths nor the order of its libraries
+    # puts another runtime in their place.
     first = [str(folder / LIBRARY) if folder else LIBRARY, str(links / native_libraries.HSA_NAME)]
     loader = folder / LOADER if folder else None
     if loader is None or not loader.is_file():
@@ -122,8 +122,8 @@ def command(
             "LD_LIBRARY_PATH": ":".join(search),
             "LD_PRELOAD": ":".join([*first, *already]),
         }
-    # The runtime came with a C library, which may be newer than the system's: the program runs on
-    # that one. What it starts itself does not.
+    # The runtime came with a C library, which may be newer than the system's. The program runs with
+    # that one; processes that it starts do not.
     start = [str(loader), "--library-path", ":".join(search), "--preload", ":".join(first)]
     variables = {}
     if _CACHE_VARIABLE not in os.environ and os.access(loader.parents[1], os.W_OK):
@@ -132,7 +132,7 @@ def command(
 
 
 def _without_scripts(words: Sequence[str]) -> list[str]:
-    """With the interpreter in front where the program is a script."""
+    """Put the interpreter in front if the program is a script."""
     for _ in range(_MOST_INTERPRETERS):
         program = _found(words[0])
         with open(program, "rb") as file:

@@ -1,4 +1,4 @@
-"""The virtual device's library: which file it is, and what it exports besides the HIP ABI."""
+"""The virtual device's library: its file, and its exports besides the HIP ABI."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from amdattn.device import x86_level
 from amdattn.errors import BindingError
 
 VARIABLE = "AMDATTN_VDEV_LIBRARY"
-MARKER = "amdattn_vdev_abi"  # exported by the virtual device's library and by no other
+MARKER = "amdattn_vdev_abi"  # only the virtual device's library exports it
 ABI = 3
-# With the values that the library begins with.
+# Options with their initial values.
 OPTIONS = {
     "threads": 0,
     "quantum": 8,
@@ -72,9 +72,9 @@ def library_path() -> Path:
 
 
 def play(library: str, device: str) -> bool:
-    """Say what the process's device is, before its first HIP call: "MI308X", "MI300X:CPX".
+    """Choose the process's device before its first HIP call: "MI308X", "MI300X:CPX".
 
-    False: it is something already, or the library has no such device.
+    Returns False if it was chosen already, or the library has no such device.
     """
     try:
         played = ctypes.CDLL(library).amdattn_vdev_play
@@ -84,10 +84,10 @@ def play(library: str, device: str) -> bool:
 
 
 def load_hsa(library: str) -> None:
-    """Have a library of the virtual device be the HSA runtime of what is loaded from now on.
+    """Make a library of the virtual device the HSA runtime for libraries loaded from now on.
 
-    AMD's HIP runtime asks the dynamic linker for libhsa-runtime64.so.1, which looks for that name
-    among what is loaded first.
+    AMD's HIP runtime asks the dynamic linker for libhsa-runtime64.so.1, and the linker first looks
+    for that name among loaded libraries.
     """
     stub = Path(library).parent / native_libraries.HSA_NAME
     try:
@@ -104,7 +104,7 @@ def load_hsa(library: str) -> None:
 
 
 def _other_hsa(stub: Path) -> str:
-    """The file of an HSA runtime that is not the virtual device's, by which its name is taken."""
+    """The file of another HSA runtime that has taken the name already."""
     found = ctypes.CDLL(native_libraries.HSA_NAME, os.RTLD_NOLOAD | os.RTLD_NOW)
     if hasattr(found, MARKER):
         return ""
@@ -116,12 +116,12 @@ def _other_hsa(stub: Path) -> str:
 
 
 def shipped_library(level: str) -> Path:
-    """Where the package has its library for an x86-64 level; it may not have been built."""
+    """The place of the library for an x86-64 level; it may not have been built."""
     return paths.native_library_dir() / x86_level.library_name(level)
 
 
 def note() -> str:
-    """Why the library is not one of this package's own folder; "" if it is."""
+    """Why the library is not one of this package's folder; "" if it is."""
     if os.environ.get(VARIABLE):
         return ""
     found = native_libraries.find()
@@ -199,7 +199,7 @@ class Exports:
         self._options[key] = value
 
     def set_options(self, **values: object) -> dict[str, object]:
-        """Set several options in order; returns what restores them, in the opposite order."""
+        """Set several options in order; returns their former values in reverse order."""
         before: dict[str, object] = {}
         try:
             for key, value in values.items():
@@ -218,20 +218,20 @@ class Exports:
     # -- checked mode ----------------------------------------------------------------------------
 
     def declare(self, kind: str, address: int, nbytes: int, name: str) -> None:
-        """Say that device memory is "read_only" or "zero_at_end" for the rest of a check."""
+        """Declare device memory "read_only" or "zero_at_end" for the rest of a check."""
         if self._lib.amdattn_vdev_declare(kind.encode(), address, nbytes, name.encode()) != 1:
             raise ValueError(f"{name} cannot be declared {kind}: no check is running")
 
     def take_findings(self) -> Any:
-        """What was found since the last call, as JSON has it (docs/checked-mode.md)."""
+        """The findings since the last call, as JSON (docs/checked-mode.md)."""
         return json.loads(_decode(self._ffi.string(self._lib.amdattn_vdev_take_findings())))
 
     def take_profiles(self) -> Any:
-        """The performance model's figures of every launch since the last call, as JSON has them."""
+        """The performance model's figures of every launch since the last call, as JSON."""
         return json.loads(_decode(self._ffi.string(self._lib.amdattn_vdev_take_profiles())))
 
     def code_object(self, number: int) -> bytes:
-        """ELF image of a code object, by the number that the findings of this check give it."""
+        """The ELF image of a code object, by its number in the findings of this check."""
         size = self._ffi.new("uint64_t*")
         image = self._lib.amdattn_vdev_code_object(number, size)
         if image == self._ffi.NULL:
@@ -239,7 +239,7 @@ class Exports:
         return bytes(self._ffi.buffer(image, size[0]))
 
     def listing(self, number: int, kernel: str) -> list[Instruction]:
-        """Instructions of a kernel of such a code object, in order."""
+        """The instructions of a kernel of such a code object, in order."""
         text = self._lib.amdattn_vdev_listing(number, kernel.encode())
         if text == self._ffi.NULL:
             raise ValueError(f"code object {number} of this check has no kernel {kernel!r}")

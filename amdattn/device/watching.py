@@ -1,7 +1,7 @@
-"""Who watches the launches of the process: one check or one profile at a time.
+"""The watcher of the process's launches: one check or one profile at a time.
 
-A check executes every workgroup, a profile those of one XCD and on the model's schedule: findings
-of a launch that is also profiled would be of a part of it.
+A check executes every workgroup; a profile executes those of one XCD, on the model's schedule.
+Findings of a launch that is also profiled would cover only a part of it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def begin(watcher: str) -> None:
     Raises
     ------
     RuntimeError
-        There is one already.
+        There is a watcher already.
     """
     global _watcher
     with _lock:
@@ -31,6 +31,6 @@ def begin(watcher: str) -> None:
 
 
 def end() -> None:
-    """Stop being it."""
+    """Stop being the watcher."""
     global _watcher
     _watcher = ""

@@ -1,13 +1,14 @@
 """x86-64 levels that the virtual device is built for, and which of them this CPU runs.
 
-Imports nothing of the package: the build asks it as well, before any dependency is installed.
+It imports nothing of the package, since the build uses it before any dependency is installed.
 """
 
 from __future__ import annotations
 
-LEVELS = ("v2", "v3")  # each runs all that the ones before it run
+LEVELS = ("v2", "v3")  # each level runs everything that lower levels run
 
-# What a level adds to the one before, as /proc/cpuinfo spells it (pni: SSE3, abm: LZCNT).
+# The flags that a level adds to the one before, in the spelling of /proc/cpuinfo (pni: SSE3, abm:
+# LZCNT).
 _ADDED_FLAGS = {
     "v2": {"cx16", "lahf_lm", "pni", "popcnt", "sse4_1", "sse4_2", "ssse3"},
     "v3": {"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"},
@@ -25,7 +26,7 @@ def runnable_levels() -> tuple[str, ...]:
     Raises
     ------
     OSError
-        /proc/cpuinfo, which says what the CPU has, cannot be read.
+        /proc/cpuinfo, which lists the CPU's features, cannot be read.
     """
     flags = _cpu_flags()
     runnable: list[str] = []

@@ -157,7 +157,7 @@ def _checked(
 ) -> Any:
     """Of options that are what they may be."""
     if c is not None and residual is not None:
-        raise ValueError("c and residual were given; there may be one of them")
+        raise ValueError("c and residual were given; only one of them may be")
     beta = scalars.number("beta", beta)
     if c is None and beta != 1:
         raise ValueError(f"beta={beta} is the factor of c, which was not given")

@@ -209,7 +209,7 @@ def sample(
     logits, tokens, state = as_arrays(logits=logits, tokens=tokens, state=state)
     seed = scalars.integer("seed", seed)
     if state is not None and seed:
-        raise ValueError(f"seed={seed} and state were given; there may be one of them")
+        raise ValueError(f"seed={seed} and state were given; only one of them may be")
     if logits.ndim != 2 or 0 in logits.shape:
         raise ValueError(f"logits has shape {logits.shape}; it must be (rows, columns), neither 0")
     if tokens is not None and (tokens.ndim != 2 or tokens.shape[0] != logits.shape[0]):

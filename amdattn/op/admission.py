@@ -1,4 +1,4 @@
-"""What the operands of a plan must be, and the checks of those that are given."""
+"""The required operands of a plan, and the checks of those that are given."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from amdattn.op.staging import WORKSPACE
 class CheckedPlan(Plan[P]):
     """A plan that knows its operands.
 
-    An operation says what its operands are (`operands`), and may say more of how a kernel takes
-    them (`operand`, `misfit`).
+    An operation defines its operands (`operands`), and may refine how a kernel takes them
+    (`operand`, `misfit`).
 
     Attributes
     ----------
     input_names : tuple of str
         Operands that a caller gives, in the order in which `execute` takes them.
     default_variant : str
-        What callers say who say nothing besides the plan.
+        The variant for callers that give none.
     result_names, result_labels : tuple of str
-        Operands that are made if no caller gives them, also those that this plan has not; and what
-        callers name them.
+        Operands that are allocated if no caller gives them, including those that this plan lacks;
+        and the names that callers know.
     """
 
     result_names: ClassVar[tuple[str, ...]] = ("out",)
@@ -47,24 +47,24 @@ class CheckedPlan(Plan[P]):
     # -- what an operation says ------------------------------------------------------------------
 
     def operands(self, variant: str) -> Specs:
-        """What every operand must be; `variant` is what a caller says besides the plan."""
+        """The required shape and type of every operand; `variant` refines the plan."""
         raise NotImplementedError
 
     def operand(self, spec: OperandSpec, view: View) -> Operand:
-        """What launches need of an operand."""
+        """The values that launches need of an operand."""
         return operand_of(view, spec.axes)
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
-        """What in the address or strides of an operand no kernel of the plan takes, or ""."""
+        """Why no kernel of the plan takes the address or strides of an operand, or ""."""
         return ""
 
     def misfit_of_copy(self, spec: OperandSpec, operand: Operand) -> str:
-        """The same of a copy of host memory, which is made without gaps if there is something."""
+        """`misfit` for a copy of host memory; if it is not "", the copy is made without gaps."""
         return self.misfit(spec, operand)
 
     @property
     def overwritten(self) -> frozenset[str]:
-        """Inputs that a result may be itself, by the names that callers know."""
+        """Inputs that results may overwrite, by the names that callers know."""
         return frozenset()
 
     # -- what follows from it --------------------------------------------------------------------
@@ -74,7 +74,7 @@ class CheckedPlan(Plan[P]):
         return {}
 
     def specs(self, variant: str = "") -> Specs:
-        """What every operand must be, by name; those that this plan has not say so."""
+        """The specs of all operands by name, including those that this plan lacks."""
         variant = variant or self.default_variant
         found = self._specs.get(variant)
         if found is None:
@@ -86,7 +86,7 @@ class CheckedPlan(Plan[P]):
         return {}
 
     def _results(self, variant: str) -> tuple[tuple[OperandSpec, Operand], ...]:
-        """Of each result what it must be, and what launches need of one at address 0."""
+        """For each result its spec, and the values that launches need for one at address 0."""
         found = self._made.get(variant)
         if found is None:
             found = tuple(
@@ -103,7 +103,7 @@ class CheckedPlan(Plan[P]):
         return tuple(spec.name for spec in specs if spec.role != "out" and spec.present)
 
     def views_of(self, given: Mapping[str, Any], stream: Any) -> tuple[tuple[View, ...], int]:
-        """Views of what a caller gives by name, None for what is not given; and the stream."""
+        """Views of a caller's arrays by name, None for missing ones; and the stream."""
         handle = runtime.stream_handle(stream)
         specs = self.specs()
         ordinal = None
@@ -126,7 +126,7 @@ class CheckedPlan(Plan[P]):
     def admit(
         self, inputs: Mapping[str, View], outputs: Mapping[str, View], variant: str
     ) -> dict[str, Operand]:
-        """The operands of what was given, after every check."""
+        """Return the operands for the given arrays, after every check."""
         first = next(iter(inputs.values()))
         device = runtime.get(first.ordinal)
         if device.props.arch != self.props.arch:
@@ -154,7 +154,7 @@ class CheckedPlan(Plan[P]):
                 spec = specs[name]
                 operands[name] = self.admit_one(spec, view, variant)
                 (read if spec.role == "in" else written)[spec.title] = view
-        for title, view in written.items():  # shares no memory with any other
+        for title, view in written.items():  # it shares no memory with any other operand
             over = self.overwritten & set(read)
             itself = [name for name in over if same_elements(view, read[name])]
             check_output(title, view, {name: read[name] for name in read if name not in itself})
@@ -162,7 +162,7 @@ class CheckedPlan(Plan[P]):
         return operands
 
     def admit_one(self, spec: OperandSpec, view: View, variant: str) -> Operand:
-        """What launches need of one operand, after its own checks."""
+        """The values that launches need of one operand, after its own checks."""
         check_shape(view, spec.title, spec.shape, spec.dtype.name, spec.layout or variant)
         operand = self.operand(spec, view)
         wrong = view.on_device and (_gaps(self, spec, view) or self.misfit(spec, operand))
@@ -171,12 +171,12 @@ class CheckedPlan(Plan[P]):
         return operand
 
     def unfit(self, spec: OperandSpec, view: View) -> str:
-        """What in the address or strides of device memory the plan does not take, or ""."""
+        """Why the plan does not take the address or strides of device memory, or ""."""
         return _gaps(self, spec, view) or self.misfit(spec, self.operand(spec, view))
 
 
 def _gaps(plan: CheckedPlan[Any], spec: OperandSpec, view: View) -> str:
-    """Gaps along axes whose strides no launch is told, unless the operation answers for them."""
+    """Gaps along axes whose strides no launch knows, unless the operation allows them."""
     if len(spec.axes) >= len(spec.shape) - 1 or type(plan).operand is not CheckedPlan.operand:
         return ""
     axes = zip(view.shape, view.strides, compact_strides(view.shape), strict=True)
@@ -191,7 +191,7 @@ def _compact_view(spec: OperandSpec) -> View:
 
 
 def _presence(spec: OperandSpec, is_given: bool, problem: object) -> str:
-    """That an operand was given, or not, against the plan."""
+    """The message for an operand that was given, or is missing, against the plan."""
     was = "given" if is_given else "not given"
     value = getattr(problem, spec.condition)
     return f"{spec.title} was {was}, but the plan has {spec.condition}={value}"

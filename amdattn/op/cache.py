@@ -1,4 +1,4 @@
-"""What plans remember of the operands that they have met."""
+"""The memory that plans keep of operands that they have seen."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ Kept = TypeVar("Kept")
 
 
 def keep(cache: dict[object, Kept], key: object, value: Kept) -> None:
-    """Remember a value, among `MAX_KEPT` at most; threads may look up and remember at a time.
+    """Remember a value, among at most `MAX_KEPT`. Safe for any number of threads.
 
-    All go when it is full: then operands do not come again, or all will soon.
+    A full cache is emptied: then operands do not recur, or all of them soon will.
     """
     if len(cache) >= MAX_KEPT:
         cache.clear()

@@ -1,4 +1,4 @@
-"""What planning has to choose from."""
+"""The choices of planning."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Rejected = tuple[KernelSpec, list[Mismatch]]
 
 @dataclass(frozen=True, slots=True)
 class KernelChoice:
-    """A kernel and its estimated clocks, where there is nothing else to choose."""
+    """A kernel and its estimated clocks, if nothing else has to be chosen."""
 
     kernel: KernelSpec
     clk: float
 
     @property
     def facts(self) -> dict[str, object]:
-        """What tells it from the others."""
+        """The facts that distinguish it from other choices."""
         return {"kernel": self.kernel.name}
 
 
@@ -39,22 +39,22 @@ def clk_of(choice: Any) -> float:
 
 
 def fastest(items: Sequence[C]) -> C:
-    """The one of least estimated time; of equal ones the first."""
+    """The choice of the least estimated time; the first of equals."""
     return min(items, key=clk_of)
 
 
 @dataclass(frozen=True, slots=True)
 class Choices(Generic[C]):
-    """Every legal way to do something, and what is in the way of kernels that cannot.
+    """All legal choices, and why other kernels cannot do the work.
 
     Attributes
     ----------
     items : tuple
-        In the order in which they are preferred where they cost the same.
+        In order of preference among equal costs.
     rejected : tuple of (KernelSpec, list of Mismatch)
-        The nearest first; all of them if there are no items.
+        Nearest kernels first; all of them if there are no items.
     rows : sequence of KernelSpec
-        All kernels, also those that plans launch besides.
+        All kernels, including others that plans launch.
     """
 
     items: tuple[C, ...]
@@ -62,7 +62,7 @@ class Choices(Generic[C]):
     rows: Sequence[KernelSpec]
 
     def require(self, props: DeviceProps) -> None:
-        """Raise UnsupportedProblem, naming what the nearest kernel lacks, if there is nothing."""
+        """Raise UnsupportedProblem if there is no choice, naming what the nearest kernel lacks."""
         if self.items:
             return
         nearest, wrong = self.rejected[0]
@@ -80,7 +80,7 @@ def kernel_choices(
     distance: Callable[[Rejected], tuple[int, ...]] = lambda one: (len(one[1]),),
     order: Callable[[KernelSpec], int] = lambda kernel: 0,
 ) -> Choices[KernelChoice]:
-    """Every kernel of `op` that takes a problem, by `order`; of the others the nearest first."""
+    """All kernels of `op` that take a problem, by `order`; the others with the nearest first."""
     found = [(row, mismatches(row, problem)) for row in candidates(rows, op, props)]
     found.sort(key=lambda one: order(one[0]))
     items = [KernelChoice(row, cost_clk(row, problem, props)) for row, wrong in found if not wrong]
@@ -91,12 +91,12 @@ def kernel_choices(
 def planner(
     planning: Any, plan_type: type[Made], best: Callable[[Sequence[Any]], Any] = fastest
 ) -> functools._lru_cache_wrapper[Made]:
-    """``(problem, props)``: the plan of a problem on a device, made once.
+    """Return ``(problem, props)``: the plan of a problem on a device, made once.
 
     Parameters
     ----------
     planning : module
-        With `choices` and `build`, as `Operation` has them.
+        A module with the `choices` and `build` of `Operation`.
     """
 
     @functools.lru_cache(maxsize=1024)

@@ -1,4 +1,4 @@
-"""Small operands on the host, such as numbers of each head, beside others on the device."""
+"""Small operands on the host, such as one number for each head, with others on the device."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from amdattn.device import runtime
 
 
 def view_colocated(array: Any, label: str, ordinal: int | None, stream: int) -> View:
-    """See what a caller gives, as `colocated` has it."""
+    """View a caller's array where `colocated` puts it."""
     return colocated(as_view(array, label, stream), label, ordinal, stream)
 
 
 def colocated(view: View, label: str, ordinal: int | None, stream: int) -> View:
-    """The same where the other operands are: copied if these are on a device, and it is not.
+    """Return a view where the other operands are: a copy if only they are on a device.
 
     Parameters
     ----------
     ordinal : int or None
-        The device that others are on; None: the host.
+        The device of the other operands; None: the host.
 
     Raises
     ------
     ValueError
-        It would be copied, and a graph is being captured.
+        A copy is needed while a graph is being captured.
     """
     if view.array is None or ordinal is None:
         return view
@@ -37,7 +37,7 @@ def colocated(view: View, label: str, ordinal: int | None, stream: int) -> View:
 
 
 def refuse_capture(label: str, what: str, stream: int) -> None:
-    """Raise if a graph is being captured, whose replays would not read what is copied now."""
+    """Raise if a graph is being captured: its replays would not repeat a copy made now."""
     if stream and runtime.get().is_capturing(stream):
         raise ValueError(
             f"a graph is being captured from the stream: {label} must be {what} in device memory, "

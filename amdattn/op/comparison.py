@@ -1,4 +1,4 @@
-"""Comparison of a result with what it must be."""
+"""Comparison of a result with its reference."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ class Comparison:
     Attributes
     ----------
     max_error : float
-        Absolute difference of the finite element that is worst by what is allowed of it.
+        The absolute difference of the finite element that is worst relative to its tolerance.
     tolerance : float
-        What is allowed of it.
+        The tolerance of that element.
     rounded_error : float
-        Largest absolute error of the same in plain rounded steps, 0 where none was given.
+        The largest absolute error of a plain computation in rounded steps; 0 if none was given.
     worst : tuple of int
-        Coordinate of the worst element (of the first misplaced NaN or infinity, if any).
+        The coordinates of the worst element (of the first misplaced NaN or infinity, if any).
     reason : str
-        Why it does not hold; "" if it does.
+        Why the comparison fails; "" if it holds.
     """
 
     ok: bool
@@ -36,7 +36,7 @@ class Comparison:
 
     @property
     def share(self) -> float:
-        """The error by what is allowed; infinite for what is misplaced."""
+        """The error relative to the tolerance; infinite for misplaced elements."""
         if np.isnan(self.max_error):
             return float("inf")
         return self.max_error / self.tolerance if self.max_error else 0.0
@@ -56,12 +56,12 @@ def judge(
     tolerance: float | NDArray[Any],
     rounded_error: float,
 ) -> Comparison:
-    """Hold a result against float64 values: NaN and infinities in place, errors small enough.
+    """Compare a result with float64 values: NaN and infinities in place, errors in tolerance.
 
     Parameters
     ----------
     tolerance : float or array
-        Allowed error of all elements, or of each.
+        The allowed error, for all elements or for each.
     """
     most = float(np.nanmax(tolerance)) if np.size(tolerance) else 0.0
     if actual.shape != expected.shape:
@@ -95,14 +95,14 @@ def judge(
 
 
 def worst(actual: NDArray[Any], expected: NDArray[Any]) -> tuple[float, tuple[int, ...]]:
-    """The greatest absolute difference of finite elements, and where it is."""
+    """The greatest absolute difference of finite elements, and its coordinates."""
     difference = _difference(actual.astype(np.float64), expected)
     at = _coordinate(int(np.argmax(difference)), difference.shape)
     return float(difference[at]), at
 
 
 def _difference(x: NDArray[Any], expected: NDArray[Any]) -> NDArray[Any]:
-    """Absolute, of finite elements."""
+    """Absolute differences of finite elements."""
     found = np.zeros(x.shape)
     np.subtract(x, expected, out=found, where=np.isfinite(expected) & np.isfinite(x))
     return np.abs(found)

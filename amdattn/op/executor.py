@@ -1,4 +1,4 @@
-"""Plans that can be run: operands checked once, launches packed once they come again."""
+"""Plans that can be run: operands are checked once, and launches packed if they recur."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _BYTES = as_dtype("uint8")
 
 Operands = Mapping[str, Operand]
 _Missing = tuple[str, tuple[int, ...], tuple[int, ...], DType]
-_ON_STREAM = (0,)  # scratch memory of a plan that has all of it from its stream
+_ON_STREAM = (0,)  # scratch memory of a plan whose workspace belongs to its stream
 
 
 class _Admitted:
@@ -36,11 +36,11 @@ class _Admitted:
     Attributes
     ----------
     operands : dict of str to Operand
-        Of what the caller gives.
+        Operands that the caller gives.
     bound : BoundLaunches or None
-        The launches on them, packed, if they are all that there is and came before.
+        Packed launches on them, if there are no other operands and they were seen before.
     missing : tuple or None
-        What a run makes besides: name, shape, strides and type; None: not known yet.
+        The results that a run allocates: name, shape, strides and type; None: not known yet.
     """
 
     __slots__ = ("bound", "missing", "operands")
@@ -54,7 +54,7 @@ class _Admitted:
 class RunnablePlan(CheckedPlan[P]):
     """A plan that can be run any number of times, from any thread, on any stream."""
 
-    _numbers: launch.Numbers = ()  # constant arguments that differ from those of the launches
+    _numbers: launch.Numbers = ()  # constant arguments with other values than the launches have
 
     @functools.cached_property
     def _prepared(self) -> launch.PreparedLaunches:
@@ -65,22 +65,22 @@ class RunnablePlan(CheckedPlan[P]):
     def _checked(self) -> dict[object, _Admitted]:
         return {}
 
-    # Those whose results are made, by the addresses of these: dropped results leave their memory to
-    # the next ones, so that operands recur with them.
+    # Sets whose results are allocated, by the addresses of these: dropped results leave their
+    # memory to the next ones, so that sets recur.
     @functools.cached_property
     def _bound(self) -> dict[object, launch.BoundLaunches]:
         return {}
 
     @functools.cached_property
     def _updated(self) -> tuple[int, ...]:
-        """Which of the inputs a run writes."""
+        """The inputs that a run writes."""
         specs = self.specs()
         roles = [specs[name].role for name in self.input_names]
         return tuple(i for i, role in enumerate(roles) if role == "inout")
 
     @functools.cached_property
     def _can_be_bound(self) -> bool:
-        """Whether launches with the same operands are the same, and all that a run does."""
+        """Whether a run consists of launches that depend only on the operands."""
         arguments = [value for launch in self.launches for _, value in launch.args]
         return all(region.init == "none" for region in self.workspace.regions) and not any(
             isinstance(value, PerRun) for value in arguments
@@ -89,9 +89,9 @@ class RunnablePlan(CheckedPlan[P]):
     # -- workspaces ------------------------------------------------------------------------------
 
     def new_workspace(self, stream: Any = None, device: object = None) -> DeviceArray:
-        """Memory for `run(workspace=...)`, as it has to be before the first run.
+        """Allocate memory for `run(workspace=...)`, ready for the first run.
 
-        On the device that `amdattn.empty` would take with the same `device`.
+        `device` is that of `amdattn.empty`.
         """
         handle = runtime.stream_handle(stream)
         return zero_at_rest.new_workspace(self.workspace.total_bytes, device_named(device), handle)
@@ -99,10 +99,10 @@ class RunnablePlan(CheckedPlan[P]):
     def clear_workspace(self, workspace: Any, stream: Any = None) -> None:
         """Set a workspace's counters to 0, ordered on `stream`, before a graph is replayed again.
 
-        Needed after a replay that was aborted, timed out or faulted if another library has seen the
-        error, or if the workspace is memory of another library. `amdattn.synchronize`, and waits of
-        this package for the stream from which it was captured, do it for workspaces of
-        `new_workspace` when they report the error.
+        It is needed after a replay that was aborted, timed out or faulted if another library
+        received the error, or if the workspace is memory of another library. For workspaces of
+        `new_workspace`, `amdattn.synchronize` does it when it reports the error, and so does any
+        wait of this package for the stream of the capture.
         """
         handle = runtime.stream_handle(stream)
         view = output_view(workspace, WORKSPACE, handle)
@@ -127,21 +127,21 @@ class RunnablePlan(CheckedPlan[P]):
         Parameters
         ----------
         kind : array
-            Results that are made are of its kind.
+            Results that are allocated are of its kind.
         inputs : tuple of View
             In the order of `input_names`.
         results : tuple
-            Arrays to write, in the order of `result_names`; None: one is made.
+            Arrays to write, in the order of `result_names`; None: an array is allocated.
         variant : str
-            As `operands` takes it.
+            The variant of `operands`.
         workspace : device array, optional
 
         Returns
         -------
         tuple
-            In the order of `result_names`, None for what the plan has not.
+            Results in the order of `result_names`, None for those that the plan lacks.
         """
-        # What is looked up at every call is written for speed, here and in `_run_again`.
+        # Code that every call runs is written for speed, here and in `_run_again`.
         written: list[DeviceArray] = []
         facts: list[object] = [variant]
         for array in results:
@@ -201,7 +201,7 @@ class RunnablePlan(CheckedPlan[P]):
         variant: str,
         stream: int,
     ) -> Mapping[str, Any]:
-        """Run on operands that were not seen before; the results that are made."""
+        """Run on operands that were not seen before, and return the results."""
         given = dict(zip(self.input_names, inputs, strict=True))
         outputs = {
             name: output_view(array, label, stream)
@@ -225,10 +225,10 @@ class RunnablePlan(CheckedPlan[P]):
     def _run_on_device(
         self, admitted: _Admitted, device: Runtime, stream: int, workspace: Any, variant: str
     ) -> dict[str, DeviceArray]:
-        """Launch on checked operands; allocate and return what is not among them.
+        """Launch on checked operands; allocate and return the missing ones.
 
-        Scratch memory that is made lives as long as this dictionary. The next user of it comes
-        after this run: on the same stream, or after it has been waited for.
+        Scratch memory lives as long as this dictionary. Its next user comes after this run: on the
+        same stream, or after a wait for it.
         """
         made = self._allocate(admitted, device, stream, variant)
         operands = self._complete(admitted.operands, made, variant, device, stream, workspace)
@@ -238,7 +238,7 @@ class RunnablePlan(CheckedPlan[P]):
     def _run_again(
         self, admitted: _Admitted, device: Runtime, stream: int, workspace: Any, variant: str
     ) -> dict[str, DeviceArray]:
-        """The same for operands that were seen before: packs launches for good, if they can be."""
+        """Run on operands that were seen before, and keep the packed launches if possible."""
         if not self._can_be_bound:
             return self._run_on_device(admitted, device, stream, workspace, variant)
         made = self._allocate(admitted, device, stream, variant)
@@ -256,7 +256,7 @@ class RunnablePlan(CheckedPlan[P]):
     def _allocate(
         self, admitted: _Admitted, device: Runtime, stream: int, variant: str
     ) -> dict[str, DeviceArray]:
-        """The results that are not among the operands, and scratch memory if there is any."""
+        """Allocate the results that are not among the operands, and scratch memory if needed."""
         missing = admitted.missing
         if missing is None:
             missing = admitted.missing = self._missing(admitted.operands, variant)
@@ -274,7 +274,7 @@ class RunnablePlan(CheckedPlan[P]):
         }
 
     def _missing(self, operands: Operands, variant: str) -> tuple[_Missing, ...]:
-        """Name, shape, strides and type of what has to be made."""
+        """The name, shape, strides and type of results that have to be allocated."""
         missing: list[_Missing] = [
             (spec.name, spec.shape, compact_strides(spec.shape), spec.dtype)
             for spec, _ in self._results(variant)
@@ -295,7 +295,7 @@ class RunnablePlan(CheckedPlan[P]):
         stream: int,
         workspace: Any,
     ) -> Operands:
-        """Every operand and region of the workspace, regions as launches have to find them."""
+        """All operands and the regions of the workspace, as launches need to find them."""
         complete = dict(operands)
         for spec, at_zero in self._results(variant):
             if spec.name in made:
@@ -336,7 +336,7 @@ class RunnablePlan(CheckedPlan[P]):
 
         def run(staged: Mapping[str, View]) -> Mapping[str, DeviceArray]:
             operands = {name: self.operand(specs[name], view) for name, view in staged.items()}
-            for name, operand in operands.items():  # also of what was made compact
+            for name, operand in operands.items():  # compact copies included
                 if wrong := self.misfit_of_copy(specs[name], operand):
                     raise ValueError(f"{specs[name].title} has {wrong}")
             before = {
@@ -353,7 +353,7 @@ class RunnablePlan(CheckedPlan[P]):
 
 
 def _written_on(stream: int, made: dict[str, DeviceArray]) -> dict[str, DeviceArray]:
-    """The same, known to be written on a stream."""
+    """Return the view, and record that it is written on a stream."""
     for array in made.values():
         array.memory.stream = stream
     return made

@@ -1,6 +1,6 @@
-"""Indices that callers give, read once: on the host a copy of the package's own, on a device int32.
+"""Indices that callers give: a private copy on the host, or int32 on a device.
 
-What is checked is then what is used, whoever else writes to a caller's array.
+The indices that are checked are then those that are used, even if others write to a caller's array.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-# Of KernelSpec.op, and of KernelSpec.grid: x = ceil(count / lanes).
+# The values of KernelSpec.op and of KernelSpec.grid: x = ceil(count / lanes).
 NARROW, NARROW_GRID = "narrow_indices", "lanes_of_count"
 _INT32 = as_dtype("int32")
 
 
 def private(array: Any, label: str, nested: bool = True) -> Any:
-    """What a caller gives, where nobody else writes to it; what is on a device as it is.
+    """Copy a caller's indices to where nobody else writes; leave those on a device as they are.
 
-    What this returned before is not copied again.
+    An array that this returned before is not copied again.
 
     nested : bool
-        Whether a list may hold rows; else these raise TypeError.
+        Whether a list may hold rows; otherwise they raise a TypeError.
     """
     import numpy as np
 
@@ -57,7 +57,7 @@ def private(array: Any, label: str, nested: bool = True) -> Any:
 
 @functools.cache
 def _own_type() -> type[NDArray[Any]]:
-    """Of arrays that `private` made, which no caller has."""
+    """The type of arrays that `private` made, which no caller has."""
     import numpy as np
 
     class Own(np.ndarray):
@@ -67,7 +67,7 @@ def _own_type() -> type[NDArray[Any]]:
 
 
 def as_int32(host: NDArray[Any]) -> NDArray[np.int32]:
-    """Indices on the host; of what 32 bits have not the least or the greatest one."""
+    """Indices on the host as int32, clamped to the range of 32 bits."""
     import numpy as np
 
     if host.dtype == np.int32:
@@ -76,7 +76,7 @@ def as_int32(host: NDArray[Any]) -> NDArray[np.int32]:
 
 
 def placed(host: NDArray[Any], label: str, ordinal: int | None, stream: int) -> View:
-    """Indices on the host as int32, on the device of that number if there is one."""
+    """Indices on the host as int32, copied to the device `ordinal` if it is not None."""
     narrow = as_int32(host)
     if ordinal is None:
         return as_view(narrow, label, stream)
@@ -85,7 +85,7 @@ def placed(host: NDArray[Any], label: str, ordinal: int | None, stream: int) -> 
 
 
 def on_device(view: View, label: str, stream: int, least: int, most: int) -> View:
-    """Indices in device memory as int32; of 64 bits those beyond `least` and `most` as these."""
+    """Indices in device memory as int32; those of 64 bits are clamped to `least` and `most`."""
     if view.dtype.name not in ("int32", "int64"):
         raise ValueError(f"{label} has dtype {view.dtype.name}; on the device int32 or int64")
     if view.dtype == _INT32 and (view.strides[-1] == 1 or view.shape[-1] == 1):

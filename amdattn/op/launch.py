@@ -1,4 +1,4 @@
-"""Runs a plan: packs kernel arguments and launches. Decides nothing."""
+"""Runs a plan: packs kernel arguments and launches. It decides nothing."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from amdattn.device.runtime import Runtime
 from amdattn.op.plan import Address, Launch, Operand, PerRun, Stride
 
 ABSENT = Operand(0, {})
-# What Runtime.submit takes besides the stream.
+# The arguments of Runtime.submit besides the stream.
 BoundLaunch = tuple[tuple[Any, ...], KernargBuffer]
 BoundLaunches = tuple[Runtime, tuple[BoundLaunch, ...]]
 
 Numbers = tuple[tuple[str, int], ...]
-runs = itertools.count(1)  # what PerRun stands for
+runs = itertools.count(1)  # the value of PerRun
 
 
 class PreparedLaunch:
@@ -24,7 +24,7 @@ class PreparedLaunch:
 
     def __init__(self, launch: Launch, device: Runtime) -> None:
         self._device = device
-        lds_bytes = 0  # beyond what the kernel declares
+        lds_bytes = 0  # beyond the memory that the kernel declares
         self._configuration = (
             device.function(launch.kernel),
             *launch.grid,
@@ -54,9 +54,9 @@ class PreparedLaunch:
             self._values.append(value if isinstance(value, (int, float)) else 0)
 
     def bind(self, operands: Mapping[str, Operand], numbers: Numbers = ()) -> BoundLaunch:
-        """The launch on these operands, with kernel arguments of its own.
+        """Pack a launch on these operands, with kernel arguments of its own.
 
-        `numbers` are constant arguments that have other values than the plan's.
+        `numbers` are constant arguments with other values than in the plan.
 
         Raises
         ------
@@ -70,7 +70,7 @@ class PreparedLaunch:
         return self._pack(operands, numbers, kernargs)
 
     def run(self, operands: Mapping[str, Operand], stream: int, numbers: Numbers = ()) -> None:
-        """Launch once on `stream` of the device, which is current."""
+        """Launch once on `stream` of the current device."""
         kernargs = self._device.kernarg_buffer(self._packer.size, self._offsets)
         self._device.submit(*self._pack(operands, numbers, kernargs), stream)
 
@@ -92,14 +92,14 @@ class PreparedLaunch:
 
 
 class PreparedLaunches:
-    """A plan's launches with every kernel loaded, so that running them only packs and launches."""
+    """A plan's launches with all kernels loaded, so that a run only packs and launches."""
 
     def __init__(self, launches: tuple[Launch, ...]) -> None:
         self._launches = launches
         self._by_ordinal: dict[int, tuple[PreparedLaunch, ...]] = {}
 
     def on(self, device: Runtime) -> tuple[PreparedLaunch, ...]:
-        """Those on a device, which has modules of its own."""
+        """The launches for a device, which has its own modules."""
         found = self._by_ordinal.get(device.ordinal)
         if found is None:
             found = tuple(PreparedLaunch(launch, device) for launch in self._launches)
@@ -114,7 +114,7 @@ def run(
     stream: int,
     numbers: Numbers = (),
 ) -> None:
-    """Run the launches of a plan in order on `stream`; `numbers` as `PreparedLaunch.bind` has."""
+    """Run the launches of a plan in order on `stream`; `numbers` as in `PreparedLaunch.bind`."""
     with device.current(stream):
         for launch in prepared:
             launch.run(operands, stream, numbers)
@@ -133,7 +133,7 @@ def bind(
 def submit(bound: BoundLaunches, stream: int) -> None:
     """Run bound launches in order on `stream`.
 
-    Any number of threads may submit the same ones at a time: their arguments never change.
+    Any number of threads may submit the same launches at once: their arguments never change.
     """
     device, launches = bound
     if device.num_devices == 1:  # it is current: this is most of what a call costs

@@ -1,4 +1,4 @@
-"""What a kernel does not take of a problem, and what there is instead."""
+"""The arguments of a problem that a kernel does not take, and those that it takes instead."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-# What bfloat16 is kept in where there is no such type.
+# The type that holds bfloat16 where there is no such type.
 _BITS, _BFLOAT16 = "uint16", "bfloat16"
-_LISTED_NUMBERS = 8  # more of them, evenly spaced, are told as a range
+_LISTED_NUMBERS = 8  # longer lists of evenly spaced numbers are printed as a range
 
 
 class Span(NamedTuple):
-    """Numbers from `low` to `high`; with `text` that says so in words."""
+    """Numbers from `low` to `high`; `text` describes them in words if it is given."""
 
     low: float
     high: float
@@ -27,7 +27,7 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Answer of `supports`: true if `ok`; else why not, and the nearest arguments that work."""
+    """The answer of `supports`: true if `ok`, or the reason and the nearest arguments that work."""
 
     ok: bool
     reason: str
@@ -41,7 +41,7 @@ class Support:
 class Mismatch:
     """One argument of a problem that a kernel does not take; `allowed` are values and Spans.
 
-    `why` is the reason, where the value is not one that is merely not built.
+    `why` is the reason if the value is more than merely not built.
     """
 
     argument: str
@@ -62,7 +62,7 @@ class Mismatch:
 
     @property
     def nearest(self) -> object:
-        """A value that is taken, of numbers the nearest."""
+        """A value that the kernel takes; the nearest one of numbers."""
         value, numbers = self.value, self._numbers
         if isinstance(value, int) and numbers:
             return min(numbers, key=lambda x: (abs(x - value), -x))
@@ -74,13 +74,13 @@ class Mismatch:
 
     @property
     def _numbers(self) -> list[int]:
-        """What is allowed, if it is numbers only."""
+        """The allowed values if all of them are numbers."""
         numbers = [x for x in self.allowed if isinstance(x, int) and not isinstance(x, bool)]
         return numbers if len(numbers) == len(self.allowed) else []
 
 
 def _joined(values: Sequence[object]) -> list[object]:
-    """The same, of spans that overlap one that has all of them."""
+    """Allowed values in which overlapping spans are joined."""
     others = [value for value in values if not isinstance(value, Span)]
     spans: list[Span] = []
     for span in sorted(value for value in values if isinstance(value, Span)):
@@ -92,7 +92,7 @@ def _joined(values: Sequence[object]) -> list[object]:
 
 
 def all_allowed(wrong: list[Mismatch], others: Sequence[list[Mismatch]]) -> list[Mismatch]:
-    """The mismatches of a kernel, with what all take instead that differ in the same arguments."""
+    """The mismatches of a kernel, with the values of all kernels that differ in these arguments."""
     arguments = [mismatch.argument for mismatch in wrong]
     alike = [found for found in others if [m.argument for m in found] == arguments]
     return [

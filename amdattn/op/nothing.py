@@ -1,4 +1,4 @@
-"""Results without elements: nothing is launched, and every check is made of them, too."""
+"""Results without elements: nothing is launched, but every check is made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from amdattn.op.outputs import output_view
 
 
 class Nothing(NamedTuple):
-    """A result that has to be made, or was given."""
+    """A result without elements that is allocated or was given."""
 
     given: Any
     shape: tuple[int, ...]
@@ -24,7 +24,7 @@ class Nothing(NamedTuple):
 def made(
     kind: Any, inputs: Mapping[str, View], results: Mapping[str, Nothing], stream: int
 ) -> tuple[Any, ...]:
-    """The results, of the kind of the first input where none was given; they have no elements."""
+    """The results, of the kind of the first input unless they were given."""
     first = next(iter(inputs.values()))
     named, found = dict(inputs), []
     for name, result in results.items():

@@ -14,7 +14,7 @@ from amdattn.op.plan import Operand
 
 
 def check_workspace(view: View, nbytes: int) -> None:
-    """Memory for partial results: enough, without gaps, aligned."""
+    """Check memory for partial results: large enough, without gaps, aligned."""
     if not view.on_device:
         raise TypeError("workspace must be in device memory; host arrays need none")
     if view.read_only:
@@ -28,9 +28,9 @@ def check_workspace(view: View, nbytes: int) -> None:
 
 
 def check_shape(view: View, name: str, shape: tuple[int, ...], dtype: str, layout: str) -> None:
-    """Shape and element type of one operand, and of device memory the unit last stride.
+    """Check the shape and element type of an operand, and the last stride in device memory.
 
-    Host memory of other strides is made compact when it is copied.
+    Host memory with other strides is made compact when it is copied.
     """
     if view.shape != shape:
         of = f" ({layout})" * bool(layout)
@@ -45,7 +45,7 @@ def check_shape(view: View, name: str, shape: tuple[int, ...], dtype: str, layou
 
 
 def check_placement(views: Mapping[str, View]) -> None:
-    """All operands must be on the host, or all on the same device."""
+    """Check that all operands are on the host, or all on the same device."""
     if len({view.ordinal for view in views.values()}) > 1:
         several = len({view.ordinal for view in views.values() if view.on_device}) > 1
         where = ", ".join(
@@ -58,7 +58,7 @@ def check_placement(views: Mapping[str, View]) -> None:
 
 
 def same_elements(one: View, other: View) -> bool:
-    """Whether two views have the same elements of memory at the same places."""
+    """Whether two views have the same elements in the same places."""
     if (one.address, one.shape, one.ordinal) != (other.address, other.shape, other.ordinal):
         return False
     steps = zip(one.strides, other.strides, one.shape, strict=True)
@@ -66,7 +66,7 @@ def same_elements(one: View, other: View) -> bool:
 
 
 def check_output(name: str, out: View, inputs: Mapping[str, View]) -> None:
-    """An output must be writable, hold each element once, and share none with an input."""
+    """Check that an output is writable, holds each element once, and shares none with an input."""
     if out.read_only:
         raise ValueError(f"{name} is read-only")
     if repeated := repeats_elements(out):
@@ -75,8 +75,8 @@ def check_output(name: str, out: View, inputs: Mapping[str, View]) -> None:
         )
     if repeated is None:
         raise ValueError(
-            f"{name} has shape {out.shape} and strides {out.strides}, of which it is too hard to "
-            "tell that no elements overlap"
+            f"{name} has shape {out.shape} and strides {out.strides}; it takes too long to tell "
+            "whether its elements overlap"
         )
     for other, view in inputs.items():
         if shared := share_memory(out, view):
@@ -84,15 +84,15 @@ def check_output(name: str, out: View, inputs: Mapping[str, View]) -> None:
         if shared is None:
             raise ValueError(
                 f"{name} (strides {out.strides}) and {other} (strides {view.strides}) are so "
-                "interleaved in memory that it is too hard to tell that they do not overlap"
+                "interleaved in memory that it takes too long to tell whether they overlap"
             )
 
 
 def axis_strides(view: View, axes: tuple[str, ...]) -> dict[str, int]:
-    """Strides by the names of all axes but the last.
+    """Strides by the names of all axes except the last.
 
-    An axis of length 1 gets that of the last one: any value is right there, and with this one
-    neither alignment rules nor bounds derived from the stride see odd numbers.
+    An axis of length 1 gets the stride of the last axis. Any value is right there, and with this
+    one, alignment rules and bounds see no odd numbers.
     """
     dim = view.shape[-1]
     return {
@@ -102,12 +102,12 @@ def axis_strides(view: View, axes: tuple[str, ...]) -> dict[str, int]:
 
 
 def operand_of(view: View, axes: tuple[str, ...]) -> Operand:
-    """What a launch needs of a view whose axes but the last have these names."""
+    """The values that a launch needs of a view whose axes, except the last, have these names."""
     return Operand(view.address, axis_strides(view, axes))
 
 
 def row_step(view: View) -> int | None:
-    """Elements from row to row, all axes but the last taken as one; None if there is no one."""
+    """The distance of rows over all axes except the last; None if it is not constant."""
     step = reach = None
     for length, stride in zip(view.shape[-2::-1], view.strides[-2::-1], strict=True):
         if length == 1:
@@ -121,12 +121,12 @@ def row_step(view: View) -> int | None:
 
 
 def refuse_number(given: Any, name: str, place: str) -> None:
-    """In other libraries eps comes earlier; here it is the argument at `place`.
+    """Refuse a number in the place that eps has in other libraries; here eps is at `place`.
 
     Raises
     ------
     TypeError
-        What was given for the argument `name` is a number.
+        A number was given for the argument `name`.
     """
     if isinstance(given, numbers.Real):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""An operation as one value: what selftest, check, bench, tune and explain know of it."""
+"""An operation as one value, which selftest, check, bench, tune and explain use."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 P = TypeVar("P", bound=Problem)
-_NO_DEVICE = next(iter(KNOWN_DEVICES.values()))  # of plans that say what operands are, and no more
+_NO_DEVICE = next(iter(KNOWN_DEVICES.values()))  # plans that know their operands, and no more
 
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a result must be: float64 values, and the error that is allowed of all or of each."""
+    """The expected values of a result in float64, and the allowed error of all or of each."""
 
     values: NDArray[np.float64]
     tolerance: float | NDArray[np.float64]
@@ -33,15 +33,15 @@ class Expected:
 
 @dataclass(frozen=True)
 class Case(Generic[P]):
-    """One problem with inputs; what selftest, check and benchmarks draw from.
+    """A problem with inputs, for selftest, check and benchmarks.
 
     Attributes
     ----------
     problem : P
     variant : str
-        What a caller says besides the problem: `RunnablePlan.operands`.
+        The variant of `RunnablePlan.operands`.
     kernel : str
-        Of the manifest: plan with this one of the operation's own kernels; "": with the best.
+        A kernel of the operation, by its name in the manifest, to plan with; "": the best one.
     """
 
     problem: P
@@ -50,7 +50,7 @@ class Case(Generic[P]):
 
     @property
     def title(self) -> str:
-        """One line for people."""
+        """A title of one line."""
         of_kernel = f" with {self.kernel}" if self.kernel else ""
         return f"{self.problem.brief}{self.variant and ' ' + self.variant}{of_kernel}"
 
@@ -61,39 +61,39 @@ class Case(Generic[P]):
 
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[P, C]):
-    """What the package knows of an operation.
+    """The facts and functions that make up an operation.
 
     Attributes
     ----------
     name : str
-        As commands name it.
+        The name in commands.
     title : str
-        What it does, for the help of commands.
+        A description for the help of commands.
     kernel_ops : tuple of str
-        `KernelSpec.op` of the kernels that its plans launch, its own first.
+        `KernelSpec.op` of the kernels that its plans launch; its own come first.
     plan_type : type
-        Of its plans; says what the operands are.
+        The type of its plans, which defines the operands.
     options : tuple of Option
-        Of commands; `problem` takes their values.
+        Options of commands; `problem` takes their values.
     problem : callable
-        Makes a problem; raises ValueError or TypeError for what is none.
+        Makes a problem; raises ValueError or TypeError for malformed values.
     choices : callable
-        ``(problem, props, rows)``: every legal way to do it. Raises UnsupportedDeviceError.
+        ``(problem, props, rows)``: all legal choices. Raises UnsupportedDeviceError.
     build : callable
-        ``(problem, props, choice, choices)``: the plan of a choice. Pure, as both before.
+        ``(problem, props, choice, choices)``: the plan of a choice. Pure, like the two above.
     reference : callable
-        ``(case, inputs)``: what every result must be.
+        ``(case, inputs)``: the expected results.
     planned : callable
-        ``(problem, props)``: what the public function runs, tuned tables and all.
+        ``(problem, props)``: the plan that the public function runs, with tuned tables.
     cases : callable
-        Of a kernel: sizes that fit no tile, and every way through it. Of None: what `amdattn
-        selftest` runs.
+        For a kernel: cases at sizes that fit no tile, and every path through it. For None: the
+        cases of `amdattn selftest`.
     larger : callable
-        ``(on_gpu)``: cases with work for every CU, or, on the virtual device, for a few.
+        ``(on_gpu)``: cases with work for every CU, or for a few on the virtual device.
     cost : callable
-        ``(choice)``: its estimated clocks.
+        ``(choice)``: the estimated clocks of a choice.
     best : callable
-        ``(items)``: which of them plans take where no table says another.
+        ``(items)``: the choice that plans take unless a table names another.
     """
 
     name: str
@@ -114,7 +114,7 @@ class Operation(Generic[P, C]):
     def plan(
         self, problem: P, props: DeviceProps, rows: Sequence[KernelSpec], kernel: str = ""
     ) -> RunnablePlan[P]:
-        """The plan of the best choice, or of the best with one of the operation's own kernels.
+        """The plan of the best choice, or of the best choice with a given kernel.
 
         Raises
         ------
@@ -134,14 +134,14 @@ class Operation(Generic[P, C]):
         return self.plan_of(problem, props, self.best(found.items), found)
 
     def specs(self, problem: P, variant: str = "") -> Specs:
-        """What the operands of a problem must be, whatever the device and the kernels."""
+        """The specs of a problem's operands, which depend on no device or kernel."""
         unplanned: Plan[Any] = Plan(problem, _NO_DEVICE, (), WorkspaceLayout(), ())
         return self.plan_type.of(unplanned).specs(variant)
 
     def plan_case(
         self, case: Case[P], props: DeviceProps, rows: Sequence[KernelSpec]
     ) -> RunnablePlan[P]:
-        """The plan with the kernel that a case names, or what the public function runs."""
+        """The plan with the kernel that a case names, or that of the public function."""
         if not case.kernel:
             return self.planned(case.problem, props)
         return self.plan(case.problem, props, rows, case.kernel)

@@ -1,4 +1,4 @@
-"""Arguments of problems as commands have them."""
+"""Arguments of problems as options of commands."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class Option:
     Attributes
     ----------
     name : str
-        As `Operation.problem` takes it.
+        The argument of `Operation.problem`.
     type : type
-        Of its value.
+        Type of its value.
     default
         `REQUIRED` if there is none.
     help : str
     flags : tuple of str
-        Without any ``--`` and the name.
+        Flags; if there are none, ``--`` and the name.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Arrays that callers have results written to."""
+"""Arrays of callers into which results are written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from amdattn.arrays.interchange import as_view
 
 
 def capture_text(missing: list[str], nbytes: int) -> str:
-    """What a run lacks that a graph is captured from; nothing can be allocated for it."""
+    """The message for a run in a capture that lacks arrays: nothing can be allocated there."""
     workspace = f"workspace=plan.new_workspace() (a plan's run takes it, of {nbytes} bytes)"
     names = [*(f"{name}=" for name in missing), *([workspace] if nbytes else [])]
     return (
@@ -19,7 +19,7 @@ def capture_text(missing: list[str], nbytes: int) -> str:
 
 
 def output_view(x: Any, name: str, stream: int) -> View:
-    """See the memory of an array that is to be written."""
+    """View the memory of an array that is written."""
     if isinstance(x, DeviceArray):
         return x.view_on(stream)
     if type(x).__module__.partition(".")[0] in ("jax", "jaxlib"):

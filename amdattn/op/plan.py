@@ -1,4 +1,4 @@
-"""What planning makes of a problem, a device and kernels. Nothing here queries a device."""
+"""Plans, which planning makes from a problem, a device and kernels. Queries no device."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Stride:
 
 @dataclass(frozen=True, slots=True)
 class PerRun:
-    """A kernel argument that is greater in every launch than in those before, of whatever plan.
+    """A kernel argument that grows from launch to launch, over all plans.
 
-    What an aborted launch has left behind is then told from what this one writes. Replays of a
+    It distinguishes what an aborted launch has left from what the present one writes. Replays of a
     graph have the number that was captured.
     """
 
@@ -40,7 +40,7 @@ Argument = int | float | Address | Stride | PerRun
 
 
 class Operand(NamedTuple):
-    """What those two read: a device address, and strides by axis name."""
+    """An operand at run time: a device address, and strides by axis name."""
 
     address: int
     strides: Mapping[str, int]
@@ -57,9 +57,9 @@ class Launch:
     args : tuple of (str, Argument)
         Every field of the kernarg struct.
     writes : frozenset of str
-        Operands and regions that the kernel writes, or may write.
+        Operands and regions that the kernel may write.
     updates : frozenset of str
-        Those of them whose contents before matter.
+        Those of them whose earlier contents matter.
     """
 
     kernel: KernelSpec
@@ -70,7 +70,7 @@ class Launch:
 
     @property
     def reads(self) -> frozenset[str]:
-        """Operands and regions whose contents before matter."""
+        """Operands and regions whose earlier contents matter."""
         named = {value.operand for _, value in self.args if isinstance(value, Address)}
         return frozenset(named - self.writes) | self.updates
 
@@ -85,7 +85,7 @@ class Launch:
 
 
 class Problem(Protocol):
-    """What an operation computes, of sizes and options that are known to be right."""
+    """The problem of an operation, whose sizes and options have been checked."""
 
     @property
     def text(self) -> str:
@@ -104,12 +104,12 @@ Made = TypeVar("Made", bound="Plan[Any]")
 
 @dataclass(frozen=True, repr=False)
 class Plan(Generic[P]):
-    """What will run, in stream order, and why. Made once, it can be run any number of times.
+    """The launches that will run, in stream order, and why. A plan can run any number of times.
 
     Attributes
     ----------
     problem, props
-        What was planned, and for which device.
+        The problem, and the device that it was planned for.
     launches : tuple of Launch
         In stream order.
     workspace : WorkspaceLayout
@@ -126,7 +126,7 @@ class Plan(Generic[P]):
 
     @classmethod
     def of(cls: type[Made], found: Plan[Any]) -> Made:
-        """The same as a plan of this class."""
+        """Make a plan of this class from another one."""
         fields = dataclasses.fields(Plan)
         return cls(**{field.name: getattr(found, field.name) for field in fields})
 
@@ -137,7 +137,7 @@ class Plan(Generic[P]):
         return "\n".join(f"{key:<{width}}  {value}" for key, value in facts.items())
 
     def as_dict(self) -> Mapping[str, str]:
-        """The same facts, keyed."""
+        """The facts of `explain` as a dictionary."""
         props = self.props
         partition = f" {props.partition}" if props.partition not in ("", "SPX") else ""
         device = f"{props.name}{partition} ({props.arch}), {props.num_cus} CUs"
@@ -155,12 +155,12 @@ class Plan(Generic[P]):
         return rows
 
     def flow_errors(self, inputs: Collection[str], results: Collection[str]) -> list[str]:
-        """What is wrong with the order in which launches read and write; none of a right plan.
+        """Errors in the order in which launches read and write; a correct plan has none.
 
         Parameters
         ----------
         inputs, results : collection of str
-            Operands that a caller gives, and that a run has to write.
+            Operands that a caller gives, and those that a run has to write.
         """
         written = {*inputs}
         written |= {region.name for region in self.workspace.regions if region.init != "none"}

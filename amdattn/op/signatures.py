@@ -1,4 +1,4 @@
-"""Functions that take the parameters of another one, which alone states them."""
+"""Functions that take the parameters of another function, which alone declares them."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def rest_as(function: Callable[..., Any], *without: str) -> Callable[[F], F]:
-    """Decorates a function whose ``*rest`` and ``**options`` are parameters of `function`.
+    """Decorate a function whose ``*rest`` and ``**options`` are parameters of `function`.
 
-    Its own come first, but for those by name alone, which come last. Help and `inspect.signature`
-    show them all; a name that is none of them raises TypeError, as does a value too many.
+    Its own parameters come first, except keyword-only ones, which come last. Help and
+    `inspect.signature` show all of them; an unknown name or a value too many raises a TypeError.
 
     Parameters
     ----------
     *without : str
-        Parameters of `function` that it has not.
+        Parameters of `function` that it does not have.
     """
 
     def decorate(made: F) -> F:

@@ -1,4 +1,4 @@
-"""What an operation says of its operands."""
+"""The specs of an operation's operands."""
 
 from __future__ import annotations
 
@@ -11,39 +11,40 @@ from amdattn.arrays.buffers import View
 from amdattn.dtypes import DType
 
 Role = Literal["in", "out", "inout"]
-# Makes a view of what a caller gives: (array, label, ordinal of the device or None, stream).
+# Makes a view of a caller's array: (array, label, ordinal of the device or None, stream).
 HostCheck = Callable[[Any, str, "int | None", int], View]
 
 
 @dataclass(frozen=True, slots=True)
 class OperandSpec:
-    """What one operand of a plan must be.
+    """The requirements of one operand of a plan.
 
     Attributes
     ----------
     name : str
-        As plans and kernels name it.
+        The name in plans and kernels.
     role : {"in", "out", "inout"}
-        Who writes it. What is "inout" must be given; what is "out" is made if it is not.
+        Whether kernels read or write it. An "inout" operand must be given; an "out" operand is
+        allocated if it is not given.
     shape : tuple of int
     dtype : DType
     axes : tuple of str
-        Names of all axes but the last, which has stride 1.
+        Names of all axes except the last, which has stride 1.
     label : str
-        As the public function names it; "": `name`.
+        The name in the public function; "": `name`.
     present : bool
-        False: of this problem there is none.
+        Whether this problem has the operand.
     condition : str
-        Argument of the problem on which that depends.
+        The argument of the problem that decides `present`.
     host_check : callable, optional
-        Reads what a caller gives, where more than a view of an array is to be had, or to be checked
-        of values on the host; else `as_view` does.
+        Reads what a caller gives, if it takes more than a view of an array or checks values on the
+        host; the default is `as_view`.
     layout : str
-        What the shape is in the words of the caller, for messages.
+        The shape in the caller's words, for messages.
     partly : bool
-        Of a result: whether runs leave some elements as they are.
+        Whether runs leave some elements of a result as they are.
     typical : callable, optional
-        Makes contents as benchmarks have them, of lengths and indices, which cannot be random.
+        Makes contents for benchmarks, for lengths and indices, which cannot be random.
     """
 
     name: str
@@ -66,7 +67,7 @@ class OperandSpec:
 
     @property
     def nbytes(self) -> int:
-        """Of the elements."""
+        """Bytes of the elements."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 

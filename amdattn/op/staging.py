@@ -1,4 +1,4 @@
-"""Operations on host arrays: device copies for the length of one call, with their layout kept."""
+"""Operations on host arrays: device copies that last for one call and keep their layout."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from amdattn.op.workspace import Region, WorkspaceLayout
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# Memory between the elements of strided operands is copied along up to this multiple of the
-# elements' own bytes; sparser operands are made compact on the host instead.
+# Memory between the elements of strided operands is copied with them, up to this multiple of the
+# elements' bytes; sparser operands are made compact on the host instead.
 MAX_SPREAD = 2
 WORKSPACE = "workspace"
 
@@ -45,11 +45,11 @@ def run_on_host(
     Parameters
     ----------
     inputs, outputs : dict of str to View
-        On the host; the results are written to those of `outputs`, too.
+        Views on the host; results are also written to those of `outputs`.
     aligned : callable
         See `stage`.
     run : callable
-        Launches on device views of the inputs. Gives every result; and "workspace", which is kept
+        Launches on device views of the inputs. Returns every result, and "workspace", which is kept
         as long as launches may use it.
 
     Returns
@@ -72,7 +72,7 @@ def run_on_host(
     try:
         results = _run_staged(inputs, aligned, run, device, stream)
     except (HipError, KeyboardInterrupt):
-        # Nothing of it is delivered: once the call has failed, its thread may go on.
+        # The call has failed, so its results are dropped and its thread may go on.
         for used in {0, stream}:
             with contextlib.suppress(HipError):
                 device.synchronize(used)
@@ -98,7 +98,7 @@ def _run_staged(
             host = results[name] = host_empty(array.shape, array.view().dtype)
             device.download(host.ctypes.data, array.address, host.nbytes, stream)
     device.synchronize(stream)
-    del memory, made, staged  # the kernels have finished: only now may their operands go
+    del memory, made, staged  # the kernels have finished, so their operands may be freed
     return results
 
 
@@ -113,7 +113,7 @@ def stage(
     Parameters
     ----------
     aligned : callable
-        Whether the kernel can take the (device) view of an operand as it lies. Others are made
+        Whether the kernel can take the device view of an operand with its strides. Others are made
         compact, as are those whose last stride is not 1.
 
     Returns
@@ -121,7 +121,7 @@ def stage(
     staged : dict of str to View
         The same views, in device memory.
     memory : DeviceArray
-        What they live in.
+        The memory of these views.
     """
     chunks = []
     for chunk in _merge(views):
@@ -150,13 +150,13 @@ def stage(
         device.upload(base, chunk.low, region.nbytes, stream)
         for name, view in chunk.members.items():
             staged[name] = _moved(view, base + view.address - chunk.low, device)
-    # The copies read host memory of the caller and of `_compact`, which must not change or go.
+    # The copies read host memory of the caller and of `_compact`, which must stay unchanged.
     device.synchronize(stream)
     return staged, memory
 
 
 def uploaded(view: View, device: Runtime, stream: int) -> DeviceArray:
-    """A device array without gaps that has the elements of a host view, for a stream's work."""
+    """Copy a host view to a device array without gaps, for work on a stream."""
     assert view.array is not None
     made = upload(view.array.copy(order="C"), device)
     made.stream = stream

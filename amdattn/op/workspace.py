@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-REGION_ALIGN_BYTES = 256  # what hipMalloc itself gives: no region shares a cache line with another
+REGION_ALIGN_BYTES = 256  # the alignment of hipMalloc: no region shares a cache line with another
 
 Init = Literal["none", "zero", "zero_at_rest"]
 
@@ -18,9 +18,9 @@ class Region:
     Attributes
     ----------
     init : {"none", "zero", "zero_at_rest"}
-        What launches find there: anything; zeros, which every run has to write before; or zeros
-        that they leave so themselves. Memory that is zero at rest lives as long as its stream or
-        the caller's workspace, any other as long as a run.
+        The contents that launches need: anything; zeros, which every run writes first; or zeros
+        that launches themselves restore. Memory that is zero at rest lives as long as its stream or
+        the caller's workspace, other memory as long as a run.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceLayout:
-    """Where each named region lies. `total_bytes` is what to allocate; it may be 0."""
+    """The places of named regions. `total_bytes` has to be allocated; it may be 0."""
 
     regions: tuple[Region, ...] = ()
 
@@ -39,7 +39,7 @@ class WorkspaceLayout:
     def of(wanted: Iterable[Region]) -> WorkspaceLayout:
         """Lay out regions in order, those that are zero at rest first.
 
-        Names must differ, sizes be >= 0.
+        Names must differ, and sizes must be >= 0.
         """
         regions: list[Region] = []
         offset = 0
@@ -62,13 +62,13 @@ class WorkspaceLayout:
 
     @property
     def zero_bytes(self) -> int:
-        """Bytes at the begin that are zero at rest."""
+        """Bytes at the beginning that are zero at rest."""
         at_rest = [region for region in self.regions if region.init == "zero_at_rest"]
         return at_rest[-1].offset + at_rest[-1].nbytes if at_rest else 0
 
     @property
     def scratch_offset(self) -> int:
-        """Where what is not zero at rest begins."""
+        """The offset of the memory that is not zero at rest."""
         others = [region.offset for region in self.regions if region.init != "zero_at_rest"]
         return others[0] if others else self.total_bytes
 

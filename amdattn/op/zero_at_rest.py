@@ -1,7 +1,7 @@
 """Device memory that is 0 whenever no launch uses it: counters of arrivals, and sums.
 
-A launch leaves it so. One that was aborted, timed out or faulted does not: once this package saw
-its error, the memory is set right before the next run that uses it; at once, if a graph has it.
+A launch leaves it 0, unless it is aborted, times out or faults. Once this package has seen the
+error, the memory is reset before the next run that uses it, or at once if a graph has it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _LEAST_BYTES = 4096
 
 
 class _Streams:
-    """Regions that are zero at rest, of launches without a workspace, by name.
+    """Regions that are zero at rest, for launches without a workspace, by name.
 
-    Every stream has its own. After a failure there are new ones: what was aborted on the host's
-    side may still be running.
+    Every stream has its own regions. They are replaced after a failure: launches that the host has
+    aborted may still be running.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._held: dict[tuple[int, int, str], DeviceArray] = {}
         self._left: list[DeviceArray] = []  # outgrown, or dirty: launches under way may use them
-        self._failures: dict[int, int] = {}  # that each device had seen
+        self._failures: dict[int, int] = {}  # numbers of failures that each device had seen
 
     def of(self, device: Runtime, stream: int, name: str, nbytes: int) -> int:
-        """Address of at least `nbytes` that are 0 for launches on `stream`."""
+        """The address of at least `nbytes` bytes that are 0 for launches on `stream`."""
         with self._lock:
             if self._failures.get(device.ordinal, 0) != device.failures:
                 self._failures[device.ordinal] = device.failures
@@ -55,19 +55,19 @@ class _Streams:
 
 @dataclass(slots=True)
 class _Use:
-    """How a workspace was used last.
+    """The last use of a workspace.
 
     Attributes
     ----------
     nbytes : int
-        Of its part that was ever used.
+        Bytes of the part that was ever used.
     zero_bytes : int
-        So many bytes at its begin are 0 at rest; behind them are partial results.
+        The number of bytes at its beginning that are 0 at rest; partial results follow.
     stream : int
     failures : int
-        Those of the device that it was set right after.
+        The number of the device's failures after which it was last reset.
     captured, captured_on : int
-        `zero_bytes` of the plan that a graph has captured with it, 0 if none has; and the stream.
+        `zero_bytes` of the plan that a graph has captured with it, or 0; and the stream.
     """
 
     nbytes: int
@@ -79,7 +79,7 @@ class _Use:
 
 
 class _Workspaces:
-    """Callers' workspaces: those in memory of this package with it, foreign ones by address."""
+    """Callers' workspaces: kept with their memory if it is this package's, or by address."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -95,12 +95,12 @@ class _Workspaces:
         zero_bytes: int,
         stream: int,
     ) -> None:
-        """Have the first `zero_bytes` of `nbytes` be 0 for a launch on `stream`.
+        """Make the first `zero_bytes` of `nbytes` bytes 0 for a launch on `stream`.
 
         Raises
         ------
         ValueError
-            A graph has the workspace, for a plan that has its partial results elsewhere.
+            A graph has the workspace, for a plan with another number of counters.
         """
         uses = self._foreign if memory is None else memory.uses
         use = uses.get(address) if uses else None
@@ -129,7 +129,7 @@ class _Workspaces:
             uses = memory.uses = memory.uses or {}
             self._own.add(memory)
         use = uses.get(address)
-        if use is None:  # the caller says that it is 0
+        if use is None:  # the caller promises that it is 0
             use = uses[address] = _Use(nbytes, nbytes, stream, device.failures)
         if memory is not None and use.captured not in (0, zero_bytes):
             raise ValueError(
@@ -138,7 +138,7 @@ class _Workspaces:
                 "(plan.new_workspace())"
             )
         capturing = bool(stream) and device.is_capturing(stream)
-        failed = use.failures != device.failures  # what was 0 behind the counters may not be
+        failed = use.failures != device.failures  # memory behind the counters may no longer be 0
         if failed or zero_bytes > use.zero_bytes:
             device.clear(address, zero_bytes, stream)  # if captured, in every replay
             if not capturing:
@@ -151,12 +151,12 @@ class _Workspaces:
             use.captured, use.captured_on = zero_bytes, stream
 
     def overwrite(self, device: Runtime, memory: Memory | None, address: int, nbytes: int) -> None:
-        """Know that a launch without counters writes there.
+        """Record that a launch without counters writes to the workspace.
 
         Raises
         ------
         ValueError
-            A graph has a part of it, for a plan with counters.
+            A graph has a part of the workspace, for a plan with counters.
         """
         uses = self._foreign if memory is None else memory.uses
         if memory is not None and not uses:
@@ -180,10 +180,10 @@ class _Workspaces:
                 uses[address] = _Use(nbytes, 0, 0, device.failures)
 
     def recover(self, device: Runtime, stream: int | None) -> None:
-        """Set right what was used on a stream that was waited for; None: on any, all were.
+        """Reset workspaces used on a stream after a wait for it; None: on all streams.
 
-        Only what a graph holds: its replays come without a run that could do it. And only memory of
-        this package, which is there as long as its array: foreign memory may be of another use.
+        Only those that a graph holds, since no run precedes its replays to do it; and only memory
+        of this package, which exists as long as its array: foreign memory may have another use.
         """
         with self._lock:
             for memory in [memory for memory in self._own if memory.device is device]:
@@ -191,7 +191,7 @@ class _Workspaces:
                     stale = use.captured and use.failures != device.failures
                     if not stale or stream not in (None, use.captured_on):
                         continue
-                    # Not if the failure took the device along; then no launch succeeds either.
+                    # If the failure took the device with it, this fails, but so does every launch.
                     with contextlib.suppress(HipError):
                         device.clear(address, use.captured, stream or 0)
                         use.failures = device.failures
@@ -207,7 +207,7 @@ overwrite = _workspaces.overwrite
 
 
 def new_workspace(nbytes: int, device: Runtime, stream: int) -> DeviceArray:
-    """Memory that is 0, for use on `stream`."""
+    """Allocate memory that is 0, for use on `stream`."""
     made = upload(np.zeros(max(nbytes, 1), np.uint8), device)
     made.record_stream(stream)
     return made

@@ -1,4 +1,4 @@
-"""Zeros that stand for an axis without elements, where a sum is over none."""
+"""Zeros that replace an axis without elements, over which a sum is 0."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _FEW = 16
 
 
 def one_zero_row(view: View) -> View:
-    """Memory of the same kind with one row of zeros, for keys or values of which there are none."""
+    """An array of the same kind with one row of zeros, for missing keys or values."""
     return _zeros(view, (1, *view.shape[1:]))
 
 
 def few_zero_columns(view: View) -> View:
-    """The same of a matrix without columns: as many of zeros as every kernel takes."""
+    """Replace a matrix without columns by one with as many zero columns as every kernel takes."""
     return _zeros(view, (*view.shape[:-1], _FEW))
 
 
 def few_zero_rows(view: View) -> View:
-    """The same of one without rows."""
+    """Replace a matrix without rows by one with zero rows."""
     return _zeros(view, (*view.shape[:-2], _FEW, view.shape[-1]))
 
 

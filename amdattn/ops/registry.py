@@ -1,4 +1,4 @@
-"""The one list of operations: what selftest, check, bench, tune and explain go through."""
+"""The one list of operations, which selftest, check, bench, tune and explain use."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HOME = {
 
 
 def names() -> tuple[str, ...]:
-    """Of all operations."""
+    """The names of all operations."""
     return tuple(_HOME)
 
 
@@ -41,7 +41,7 @@ def operation(name: str) -> Operation[Any, Any]:
     Raises
     ------
     ValueError
-        There is none.
+        There is no such operation.
     """
     if name not in _HOME:
         raise ValueError(f"operation={name!r} must be one of {', '.join(_HOME)}")
@@ -50,5 +50,5 @@ def operation(name: str) -> Operation[Any, Any]:
 
 
 def operations() -> tuple[Operation[Any, Any], ...]:
-    """All of them."""
+    """All operations."""
     return tuple(map(operation, _HOME))

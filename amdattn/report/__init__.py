@@ -1,5 +1,5 @@
-"""What `amdattn selftest --report` does: facts, probes, kernels, times; a JSON and a Markdown file.
+"""The steps of `amdattn selftest --report`: facts, probes, kernels, times, and their files.
 
 Everything that touches the device runs in a child process, step by step, each with a time limit.
-The process that writes the report never does, so that whatever hangs, the report is written.
+The process that writes the report never touches it, so that the report is written whatever hangs.
 """

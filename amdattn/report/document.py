@@ -26,7 +26,7 @@ LABELS = {
 
 
 def files_of(given: Path) -> tuple[Path, Path]:
-    """The JSON and the Markdown file of `--report`: of its name, with either suffix or none.
+    """The JSON and the Markdown file of `--report`, whose name may have either suffix.
 
     Raises
     ------
@@ -48,7 +48,7 @@ def document(
     seconds: float,
     quick: bool,
 ) -> dict[str, Any]:
-    """Everything, as JSON has it."""
+    """The whole report as a JSON document."""
     first = device[0].rows if device else []
     facts = {row["what"]: row["text"] for row in first}
     steps = [*device, *model]
@@ -78,7 +78,7 @@ def document(
 
 
 def _merged(rows: Sequence[Mapping[str, Any]], kind: str) -> list[dict[str, Any]]:
-    """What was measured and what was modelled of the same thing, beside each other."""
+    """Measured and modelled figures of the same thing, beside each other."""
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
         if kind in row["data"]:
@@ -101,7 +101,7 @@ _FIGURES = ("value", "low", "high")
 
 
 def markdown(report: Mapping[str, Any]) -> str:
-    """For people, and to be pasted into an issue."""
+    """The report as Markdown, to be read and pasted into an issue."""
     return "\n".join(_parts(report)).rstrip() + "\n"
 
 
@@ -148,7 +148,7 @@ def _parts(report: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_step(step: Mapping[str, Any]) -> Iterator[str]:
-    """Its rows, unless a table further down has them; and why it is not as it should be."""
+    """The rows of a step, unless a later table has them, and the reason if it failed."""
     rows = [
         row
         for row in step["rows"]
@@ -196,7 +196,7 @@ def _micro_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _cell(text: object) -> str:
-    """In one line, and nothing in it ends a cell."""
+    """A cell of one line, without characters that end it."""
     return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;") or " "
 
 

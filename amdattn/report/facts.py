@@ -1,4 +1,4 @@
-"""Facts of host and device for a report, without anything that says whose they are."""
+"""Facts of host and device for a report, without anything that identifies their owner."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 _KFD = Path("/sys/class/kfd/kfd/topology/nodes")
 _PCI = Path("/sys/bus/pci/devices")
 _DRIVER = Path("/sys/module/amdgpu/version")
-# Of a KFD node: what tells products and partitions apart; serial numbers are left out.
+# Properties of a KFD node that distinguish products and partitions; no serial numbers.
 _NODE_FACTS = (
     *("device_id", "gfx_target_version", "num_xcc", "simd_count", "simd_per_cu"),
     *("max_engine_clk_fcompute", "lds_size_in_kb", "local_mem_size"),
 )
-# Of the PCI device, files of the driver.
+# Files of the driver, for the PCI device.
 _PARTITION_FILES = ("current_compute_partition", "current_memory_partition")
 _PACKAGES = ("hip-python", "rocm-bindings-hip", "rocm-bindings-core", "numpy", "ml_dtypes")
-# That change what a runtime does. Others may hold what is nobody's business.
+# Variables that change what a runtime does. Others may hold private data.
 _VARIABLES = (
     *("AMDATTN_DEVICE", "AMDATTN_RUNTIME", "AMDATTN_KERNEL_DIR", "AMDATTN_VDEV_LIBRARY"),
     *("ROCM_PATH", "HIP_PATH"),
@@ -44,7 +44,7 @@ _PATH = re.compile(r"(?<![\w.<>])/(?:[^\s/:;,'\"()<>]+/)+[^\s/:;,'\"()<>]*")
 
 
 def without_paths(text: str) -> str:
-    """The text without paths of this machine: of those only the last part stays.
+    """The text without paths of this machine; only their last parts stay.
 
     Paths of ROCm's default folder and of the kernel's file systems are the same everywhere.
     """
@@ -69,7 +69,7 @@ def without_paths(text: str) -> str:
 
 
 def _place(ask: Callable[[], object], name: str) -> dict[str, str]:
-    """A folder that not every user and process has."""
+    """A folder of this machine, rather than one that exists everywhere."""
     try:
         return {str(ask()): name}
     except (OSError, RuntimeError):
@@ -77,7 +77,7 @@ def _place(ask: Callable[[], object], name: str) -> dict[str, str]:
 
 
 def host() -> dict[str, str]:
-    """Operating system, Python and packages; touches no device."""
+    """Facts of the operating system, Python and packages; touches no device."""
     facts = {
         "amdattn": amdattn.__version__,
         "kernels": _kernels_digest(),
@@ -99,7 +99,7 @@ def host() -> dict[str, str]:
 
 
 def device(bound: Runtime) -> dict[str, str]:
-    """Of the bound device."""
+    """Facts of the bound device."""
     props, hip = bound.props, bound.hip
     facts = {
         "name": bound.title,
@@ -126,14 +126,14 @@ def device(bound: Runtime) -> dict[str, str]:
         key = getattr(hip.hipDeviceAttribute_t, attribute, None)
         if key is not None:
             facts[name] = f"{_answer(hip.hipDeviceGetAttribute, key, bound.ordinal)} {unit}"
-    hip.hipGetLastError()  # what an older library does not know is no error of a later call
+    hip.hipGetLastError()  # an unknown attribute must not become the error of a later call
     if bound.choice.kind == "gpu":
         facts |= _of_driver(bound)
     return facts
 
 
 def _answer(call: Callable[..., tuple[Any, ...]], *given: object) -> str:
-    """What a call of hip-python gives; what a library lacks is a fact, too."""
+    """The result of a hip-python call, or the fact that the library lacks it."""
     try:
         status, *found = call(*given)
     except RuntimeError as error:
@@ -142,7 +142,7 @@ def _answer(call: Callable[..., tuple[Any, ...]], *given: object) -> str:
 
 
 def _of_driver(bound: Runtime) -> dict[str, str]:
-    # Generations of hip-python differ in how they give texts; the library itself does not.
+    # Generations of hip-python return texts differently; the library itself does not.
     text = ctypes.create_string_buffer(64)
     call = getattr(ctypes.CDLL(bound.choice.library), "hipDeviceGetPCIBusId", None)
     if call is None or call(text, 64, bound.ordinal):
@@ -152,7 +152,7 @@ def _of_driver(bound: Runtime) -> dict[str, str]:
 
 
 def driver_facts(bus_id: str, kfd: Path = _KFD, pci: Path = _PCI) -> dict[str, str]:
-    """Chip id, XCCs and partition of a PCI device, as the kernel driver has them.
+    """Chip id, XCCs and partition of a PCI device, from the kernel driver.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Every shipped kernel against float64, its results inside of guard zones."""
+"""Compares every shipped kernel with float64, with its results inside guard zones."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from amdattn.report.rows import Row, verdict
 Array = NDArray[Any]
 GUARD = 8  # elements on every side: 16 bytes, so that rows keep their alignment
 _WORKSPACE_GUARD = 4096
-_POISON = {1: 0xA5, 2: 0xFFA5, 4: 0xFFA5A5A5}  # by element size; of floats, NaNs
-_QUICK_EVERY = 12  # kernels of each operation, of which a quick report runs one
+_POISON = {1: 0xA5, 2: 0xFFA5, 4: 0xFFA5A5A5}  # by element size; NaNs for floats
+_QUICK_EVERY = 12  # a quick report runs one of this many kernels of each operation
 _OF_A_KERNEL, _QUICK = 3, 1  # cases
 
 
 @dataclass(frozen=True)
 class OfKernel:
-    """A case of one of an operation's own kernels; or, without one, of those that plans choose."""
+    """A case of one of an operation's own kernels, or of the kernels that plans choose."""
 
     operation: Operation[Any, Any]
     case: Case[Any]
@@ -40,7 +40,7 @@ class OfKernel:
 
     @property
     def what(self) -> str:
-        """What a row of it is of."""
+        """The subject of its row."""
         return self.kernel.name if self.kernel else f"{self.operation.name}, as planned"
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class OfKernel:
 
 @dataclass(frozen=True)
 class Held:
-    """What a case gave: the worst error as a share of what is allowed, and what is wrong."""
+    """The result of a case: the worst error as a share of the tolerance, and the failure."""
 
     share: float
     wrong: str
@@ -57,14 +57,14 @@ class Held:
 
 
 def _poison(element: np.dtype[Any]) -> int:
-    """Bits that no result has: of 8-bit floats those of NaN, which differ from type to type."""
+    """Bits that no result has; for 8-bit floats, the NaN of the type."""
     if element.itemsize == 1 and element.kind not in "iu":
         return int(np.full(1, np.nan, element).view(np.uint8)[0])
     return _POISON[element.itemsize]
 
 
 class Guarded:
-    """A device array inside of a larger one of poison; without `gaps`, between poison only."""
+    """A device array inside a larger one of poison, with poison between its rows if `gaps`."""
 
     def __init__(
         self, shape: tuple[int, ...], dtype: str, guard: int = GUARD, gaps: bool = True
@@ -80,7 +80,7 @@ class Guarded:
         self.inner: DeviceArray = self._array[self._where].reshape(*shape)
 
     def taken(self, whole: bool = True) -> tuple[Array, str]:
-        """What is inside now, and what is wrong: written around it, or, if `whole`, left out."""
+        """The contents, and the failure: writes outside, or elements left out if `whole`."""
         after = self._array.numpy().view(self._bits)
         inside = after[self._where].copy()
         after[self._where] = self._poison
@@ -96,7 +96,7 @@ class Guarded:
 
 
 def groups(quick: bool) -> list[tuple[str, str, list[OfKernel]]]:
-    """Name, title and cases of every step, operation by operation. Binds no device."""
+    """The name, title and cases of every step, by operation. Binds no device."""
     found = []
     for operation in operations():
         by_arch: dict[str, list[KernelSpec]] = {}
@@ -119,14 +119,14 @@ def groups(quick: bool) -> list[tuple[str, str, list[OfKernel]]]:
 
 
 def _spread(cases: list[Case[Any]], count: int) -> list[Case[Any]]:
-    """So many of them, the first and the last among them."""
+    """A number of items, spread evenly, with the first and the last among them."""
     if len(cases) <= count:
         return cases
     return [cases[i * (len(cases) - 1) // max(count - 1, 1)] for i in range(count)]
 
 
 def larger_cases() -> list[OfKernel]:
-    """Work for every CU; on the virtual device for a few."""
+    """Cases with work for every CU, or for a few on the virtual device."""
     device = runtime.get()
     on_gpu, arch = device.choice.kind != "virtual", device.props.arch
     rows = {row.name: row for row in manifest.kernels() if row.arch == arch}
@@ -141,7 +141,7 @@ def larger_cases() -> list[OfKernel]:
 
 
 def run(cases: Sequence[OfKernel], hold: Callable[[OfKernel], Held] | None = None) -> Iterator[Row]:
-    """A row for every kernel for the device, one for the kernels that ran besides, one for others.
+    """Yield a row for each kernel of the device, one for helper kernels, and one for others.
 
     A step whose kernels are all for other architectures fails.
     """

@@ -51,7 +51,7 @@ def make(
 ) -> dict[str, Any]:
     """Run the parts, write (JSON, Markdown) files, and return the document.
 
-    The files are written whatever became of the steps.
+    The files are written even if steps fail.
     """
     begin = time.monotonic()
     outcomes: list[list[Outcome]] = []

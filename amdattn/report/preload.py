@@ -1,4 +1,4 @@
-"""Kernels with their first arguments in SGPRs when a wave starts, and without: equal bits."""
+"""Compares the bits of kernels with and without their first arguments in SGPRs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from amdattn.op.operation import Case, Operation
 from amdattn.ops.registry import operations
 from amdattn.report.rows import INFO, Row, verdict
 
-_QUICK_EVERY, _EVERY = 40, 12  # kernels of which one is compared
+_QUICK_EVERY, _EVERY = 40, 12  # one of this many kernels is compared
 _OFF = f"{kernarg_preload.VARIABLE}=0 turns it off"
 Of = tuple[Operation[Any, Any], Case[Any], KernelSpec]
 
 
 def run(quick: bool) -> Iterator[Row]:
-    """How many kernels there are of, whether it is on, and whether it changes any bit."""
+    """Report how many kernels preload, whether it is on, and whether it changes any bit."""
     rows = preloading()
     is_on = runtime.get().kernarg_preload
     state = f"on; {_OFF}" if is_on else f"off, by {kernarg_preload.VARIABLE}"
@@ -30,7 +30,7 @@ def run(quick: bool) -> Iterator[Row]:
 
 
 def preloading() -> list[KernelSpec]:
-    """Kernels for the bound device that are built for it, of those that operations choose among."""
+    """Kernels for the bound device that preload, among those that operations choose from."""
     arch = runtime.device_props().arch
     chosen = {operation.kernel_ops[0] for operation in operations()}
     return [
@@ -43,7 +43,7 @@ def preloading() -> list[KernelSpec]:
 
 
 def cases(rows: Sequence[KernelSpec]) -> Iterator[Of]:
-    """One of each kernel that an operation chooses; others run beside those."""
+    """A case for each kernel that an operation chooses; other kernels run with those."""
     for operation in operations():
         for row in rows:
             if row.op == operation.kernel_ops[0] and (found := list(operation.cases(row))):
@@ -51,7 +51,7 @@ def cases(rows: Sequence[KernelSpec]) -> Iterator[Of]:
 
 
 def compare(one: Of) -> str:
-    """Which results of a case differ with and without; "" if none does."""
+    """The results of a case that differ with and without preload; "" if none does."""
     device = runtime.get()
     before = device.kernarg_preload
     found = []
@@ -65,7 +65,7 @@ def compare(one: Of) -> str:
 
 
 def _digests(operation: Operation[Any, Any], case: Case[Any]) -> dict[str, str]:
-    """Of every array after a run of a plan of its own."""
+    """Digests of every array after a run of its own plan."""
     plan = operation.plan_case(case, runtime.device_props(), manifest.kernels())
     arrays = {name: asarray(x) for name, x in case.inputs(0).items()}
     views, stream = plan.views_of(arrays, None)

@@ -1,4 +1,4 @@
-"""What a runtime must do for the package: launch forms, streams, events, graphs; ids and clocks."""
+"""Probes of the runtime: launch forms, streams, events, graphs, ids and clocks."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _is_virtual() -> bool:
 
 
 class Buffer:
-    """Words in device memory with as many of poison on either side, in a `with` block."""
+    """Words in device memory, with equally many of poison on each side, in a `with` block."""
 
     def __init__(self, stack: ExitStack, count: int, fill: int = 0) -> None:
         self._device, self._count = runtime.get(), count
@@ -51,16 +51,16 @@ class Buffer:
 
     @property
     def address(self) -> int:
-        """Of the words inside."""
+        """Address of the words inside."""
         return self._base + 4 * self._count
 
     def reset(self) -> None:
-        """As at first; waits."""
+        """Restore the initial contents; waits."""
         self._device.upload(self._base, self._host.ctypes.data, self._host.nbytes)
         self._device.synchronize(0)
 
     def words(self) -> tuple[Words, str]:
-        """What is inside, and what is wrong around it; waits for the device."""
+        """The contents, and the damage around them; waits for the device."""
         runtime.synchronize()
         after = np.empty_like(self._host)
         self._device.download(after.ctypes.data, self._base, after.nbytes)
@@ -81,7 +81,7 @@ def _filled(words: Words, value: int) -> str:
 
 
 def _submit(micro: Micro, launch: Launch, stream: int = 0) -> None:
-    """As the package launches its own kernels."""
+    """Launch as the package launches its own kernels."""
     bound = runtime.get()
     kernargs = KernargBuffer(len(launch.kernarg), bound.launch_types)
     kernargs.block[:] = launch.kernarg
@@ -89,7 +89,7 @@ def _submit(micro: Micro, launch: Launch, stream: int = 0) -> None:
 
 
 def _fill(micro: Micro, buffer: Buffer, value: int) -> Launch:
-    """Writes its lanes' numbers plus `value`, which every argument has a part in."""
+    """Launch a kernel that writes its lanes' numbers plus `value`, to which every argument adds."""
     parts = {"stride": 0x1000, "array": 0x200, "apart": 0x30, "mask": 0x4}
     rest = value ^ 0x1000 ^ 0x200 ^ 0x30 ^ 0x4
     symbol = "amdattn_micro_fill"
@@ -115,7 +115,7 @@ def launch_forms() -> Iterator[Row]:
 
 
 def _submit_extra(micro: Micro, launch: Launch) -> None:
-    """Through hip-python itself: a block and its size."""
+    """Launch through hip-python with a block and its size."""
     bound = runtime.get()
     kernargs = KernargBuffer(len(launch.kernarg), bound.launch_types)
     kernargs.block[:] = launch.kernarg
@@ -127,7 +127,7 @@ def _submit_extra(micro: Micro, launch: Launch) -> None:
 
 
 def _submit_params(micro: Micro, launch: Launch) -> None:
-    """Through hip-python itself: an array of pointers to the arguments."""
+    """Launch through hip-python with an array of pointers to the arguments."""
     bound = runtime.get()
     values = micro.arguments(launch)
     pointers = (ctypes.c_void_p * len(values))(*[ctypes.addressof(value) for value in values])
@@ -149,7 +149,7 @@ def _stream(stack: ExitStack) -> int:
 
 
 def streams() -> Iterator[Row]:
-    """Order on one stream, and across two by an event."""
+    """Check the order on one stream, and across two streams by an event."""
     bound = runtime.get()
     with ExitStack() as stack:
         micro = stack.enter_context(Micro())
@@ -169,7 +169,7 @@ def streams() -> Iterator[Row]:
 
 
 def events() -> Iterator[Row]:
-    """Events complete, and the time between two is of the work between them."""
+    """Check that events complete, and that the time between two is that of the work between."""
     bound, hip = runtime.get(), runtime.get().hip
     with ExitStack() as stack:
         micro = stack.enter_context(Micro())
@@ -193,12 +193,12 @@ def events() -> Iterator[Row]:
 
 
 def _stated(text: str) -> str:
-    """A time, unless it is of this CPU."""
+    """A time, unless it is this CPU's."""
     return _FUNCTIONAL if _is_virtual() else text
 
 
 def graph() -> Iterator[Row]:
-    """300 launches, each with arguments of its own, captured through one and the same block."""
+    """Check 300 launches with different arguments, captured through the same block."""
     bound, hip = runtime.get(), runtime.get().hip
     with ExitStack() as stack:
         micro = stack.enter_context(Micro())
@@ -228,12 +228,12 @@ def graph() -> Iterator[Row]:
 
 
 def two_streams() -> Iterator[Row]:
-    """Launches on two streams that wait for nothing: right, and perhaps at the same time."""
+    """Check launches on two independent streams, and whether they overlap."""
     with ExitStack() as stack:
         micro = stack.enter_context(Micro())
         handles = [_stream(stack) for _ in range(2)]
         buffers = [Buffer(stack, 8 * _WORKGROUPS) for _ in handles]
-        sleeps = 20 if _is_virtual() else 2000  # bounded, whatever another wave does
+        sleeps = 20 if _is_virtual() else 2000  # bounded, independently of other waves
         for buffer, stream in zip(buffers, handles, strict=True):
             launch = micro.launch(
                 "amdattn_micro_ids", _WORKGROUPS, passes=sleeps, results=buffer.address
@@ -256,13 +256,13 @@ def two_streams() -> Iterator[Row]:
 
 
 def ids() -> Iterator[Row]:
-    """XCC_ID and HW_ID of workgroups that have a CU each, four for every CU."""
+    """Report XCC_ID and HW_ID of workgroups that fill a CU, four for every CU."""
     props = runtime.device_props()
     count = 4 * props.num_cus
     with ExitStack() as stack:
         micro = stack.enter_context(Micro())
         buffer = Buffer(stack, 8 * count)
-        sleeps = 4 if _is_virtual() else 400  # for longer than it takes to start all of them
+        sleeps = 4 if _is_virtual() else 400  # longer than it takes to start all of them
         launch = micro.launch("amdattn_micro_ids", count, passes=sleeps, results=buffer.address)
         _submit(micro, launch)
         words, around = buffer.words()
@@ -287,7 +287,7 @@ def ids() -> Iterator[Row]:
 
 
 def clock() -> Iterator[Row]:
-    """The engine's clock and the constant one of 100 MHz, seen by a wave."""
+    """Compare the engine's clock with the constant one of 100 MHz, as a wave reads them."""
     (fma,) = (row for row in CLK if row.name == "fma_f32")
     with Micro() as micro:
         launch = micro.launch(fma.symbol(fma.copies), passes=20000 if not _is_virtual() else 50)

@@ -27,7 +27,7 @@ _POISON = 0xFF  # NaN in every word
 
 
 class _Chain:
-    """Products, one of them split, and attention, each on what the one before has written."""
+    """A chain of products, one of them split, and attention, each on the results before it."""
 
     def __init__(self, stream: int) -> None:
         self._stream = stream
@@ -50,7 +50,7 @@ class _Chain:
         self._workspace = self._split.new_workspace()
 
     def begin(self, number: int) -> None:
-        """Other inputs than the time before, and nothing left of its results."""
+        """Set new inputs, and clear all earlier results."""
         device, host = runtime.get(), self._inputs[number % 2]
         device.upload(self._a.address, host.ctypes.data, host.nbytes, self._stream)
         poison = np.full(self._hidden.nbytes, _POISON, np.uint8)
@@ -59,7 +59,7 @@ class _Chain:
         device.synchronize(self._stream)
 
     def launch(self) -> None:
-        """Every launch of it, on the stream."""
+        """Run all launches of the chain on the stream."""
         wide, square = self._weights
         self._split.run(self._a, wide, self._hidden, workspace=self._workspace, stream=self._stream)
         gemm_nt(self._hidden, square, out=self._rows, split_k=1, stream=self._stream)
@@ -67,7 +67,7 @@ class _Chain:
         flash_attn_func(x, x, x, out=self._out, num_splits=1, stream=self._stream)
 
     def bits(self) -> list[NDArray[np.uint16]]:
-        """All that it has written; waits."""
+        """The bits of all results; waits."""
         return [array.numpy().view(np.uint16) for array in self._results()]
 
     def _results(self) -> tuple[DeviceArray, ...]:
@@ -75,7 +75,7 @@ class _Chain:
 
 
 def replays(count: int = REPLAYS) -> Iterator[Row]:
-    """Products and attention, captured and replayed, to the bit."""
+    """Check captured and replayed products and attention, bit by bit."""
     bound, hip = runtime.get(), runtime.get().hip
     with ExitStack() as stack:
         handle = bound.check("hipStreamCreate", hip.hipStreamCreate())

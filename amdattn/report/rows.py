@@ -1,4 +1,4 @@
-"""What reports are made of: rows, and the steps that find them."""
+"""The parts of reports: rows, and the steps that yield them."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Row:
     outcome : {"ok", "failed", "info", "not measured"}
         "info" states a fact and can be neither right nor wrong.
     text : str
-        What was found.
+        The finding.
     data : dict
-        The same for programs, as JSON has it.
+        The finding for programs, as JSON.
     """
 
     what: str
@@ -30,7 +30,7 @@ class Row:
 
 
 def verdict(what: str, wrong: str, text: str, **data: Any) -> Row:
-    """A row that holds if nothing is wrong."""
+    """A row that is "ok" if nothing is wrong."""
     return Row(what, FAILED if wrong else OK, wrong or text, data)
 
 
@@ -41,9 +41,9 @@ class Step:
     Attributes
     ----------
     limit_s : float
-        The process that runs it is ended after so long.
+        The time after which the process that runs it is ended.
     run : callable
-        Gives rows as they are found. An exception fails the step.
+        Yields rows as they are found. An exception fails the step.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The steps of a report: what each does, in which order, and how long it may take."""
+"""The steps of a report, their order, and their time limits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from amdattn.report.rows import Step
 
 
 def device_steps(quick: bool) -> list[Step]:
-    """On the bound device. Nothing of them is modelled."""
+    """The steps on the bound device, none of which is modelled."""
     count = replays.QUICK_REPLAYS if quick else replays.REPLAYS
     steps = [
         Step("device", "device", 180, probes.device),
@@ -33,7 +33,7 @@ def device_steps(quick: bool) -> list[Step]:
 
 
 def model_steps(quick: bool) -> list[Step]:
-    """On the virtual device: what the performance model says of the same work."""
+    """The steps on the virtual device: the performance model's figures of the same work."""
     return timings.modelled_steps(quick)
 
 

@@ -21,8 +21,8 @@ from amdattn.report.rows import ABSENT, FAILED as ROW_FAILED
 PASSED, FAILED, TIMED_OUT, CRASHED, SKIPPED = "ok", "failed", "timed out", "crashed", "skipped"
 NOT_MEASURED = "not measured"
 INTERRUPTED = "interrupted"
-_KILL_S = 10.0  # for which an ended process may last
-_TAIL = 2000  # characters of what a crashed one wrote
+_KILL_S = 10.0  # that a killed process may take to end
+_TAIL = 2000  # characters of a crashed process's output
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Planned:
 
 @dataclass
 class Outcome:
-    """What became of a step."""
+    """The outcome of a step."""
 
     planned: Planned
     status: str = SKIPPED
@@ -57,8 +57,8 @@ class Outcome:
         }
 
 
-# Isolated: nothing of the current folder or of PYTHON* variables is executed that this process did
-# not take in itself.
+# Isolated: code from the current folder or PYTHON* variables runs only if this process loaded it,
+# too.
 _CHILD = (
     "import json, sys\n"
     "path, group, quick, pipe = json.loads(sys.argv[1])\n"
@@ -69,7 +69,7 @@ _CHILD = (
 
 
 def child(group: str, quick: bool) -> Callable[[int], list[str]]:
-    """The command that runs a group of steps and tells a file descriptor of them."""
+    """The command that runs a group of steps and reports to a file descriptor."""
 
     def command(pipe: int) -> list[str]:
         path = [entry for entry in sys.path if entry]
@@ -80,11 +80,11 @@ def child(group: str, quick: bool) -> Callable[[int], list[str]]:
 
 
 class _Deadline(Exception):
-    """A step takes too long."""
+    """Raised if a step takes too long."""
 
 
 class _Closed(Exception):
-    """The child has ended, or writes what is no message."""
+    """Raised if the child has ended, or writes a malformed message."""
 
 
 def run(
@@ -94,7 +94,7 @@ def run(
     environment: dict[str, str] | None = None,
     advance: Callable[[str], None] = lambda title: None,
 ) -> list[Outcome]:
-    """One outcome for every planned step.
+    """Run the planned steps, and return one outcome for each.
 
     After a step that takes longer than its limit, or ends the process, the others are skipped.
     Ctrl-C likewise ends the child and skips the rest.
@@ -115,7 +115,7 @@ def run(
                 stdout=errors,
                 stderr=errors,
                 env=environment,
-                start_new_session=True,  # Ctrl-C is this process's to answer
+                start_new_session=True,  # this process handles Ctrl-C
             )
         finally:
             os.close(writer)
@@ -130,7 +130,7 @@ def run(
 
 
 def _leave(last: Outcome | None, process: subprocess.Popen[bytes]) -> None:
-    """Wait for the child, which has nothing more to do; to fail at that is its last step's."""
+    """Wait for the child to end; a failure then counts for its last step."""
     try:
         code = process.wait(_KILL_S)
         wrong = f"the process ended with status {code}" if code else ""
@@ -142,13 +142,13 @@ def _leave(last: Outcome | None, process: subprocess.Popen[bytes]) -> None:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """It and all that it has started."""
+    """Kill the child and all processes that it has started."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 class _Lines:
-    """Messages from the child."""
+    """Reads messages from the child."""
 
     def __init__(self, pipe: IO[bytes]) -> None:
         self._pipe, self._rest = pipe, b""
@@ -175,12 +175,12 @@ class _Lines:
 def _follow(
     outcomes: Sequence[Outcome], lines: _Lines, advance: Callable[[str], None]
 ) -> Outcome | None:
-    """Until the last step has ended, or the device is of no use any more; the step that ended."""
+    """Yield steps as they end, until the last one, or until the device is unusable."""
     for outcome in outcomes:
         advance(outcome.planned.title)
         begin = time.monotonic()
         deadline = begin + outcome.planned.limit_s
-        outcome.status = TIMED_OUT  # until the child says otherwise
+        outcome.status = TIMED_OUT  # until the child reports otherwise
         try:
             while True:
                 message = lines.next(deadline)
@@ -212,7 +212,7 @@ def _follow(
 def _end(
     outcomes: Sequence[Outcome], process: subprocess.Popen[bytes], errors: IO[bytes], why: object
 ) -> None:
-    """Kill the child; with it go its queues, and so whatever hangs on the device."""
+    """Kill the child, and with it its queues and whatever hangs on the device."""
     _kill(process)
     try:
         code = process.wait(_KILL_S)

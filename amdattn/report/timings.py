@@ -43,11 +43,11 @@ class Product:
 
     @property
     def flops(self) -> int:
-        """Operations."""
+        """Number of operations."""
         return 2 * self.m * self.n * self.k
 
 
-# From little work to much. The last one is of the tables of docs/studies/performance-model.md.
+# From little work to much. The last one is in the tables of docs/studies/performance-model.md.
 SHAPES: tuple[Product | Shape, ...] = (
     Product(1, 4096, 4096),
     Product(16, 4096, 4096),
@@ -63,7 +63,7 @@ SHAPES: tuple[Product | Shape, ...] = (
     Shape(2, 24, 24, 8192, 8192, 128),
 )
 QUICK_SHAPES = 2
-# Of micro kernels, by what a step runs; in a quick report the names behind.
+# Micro kernels by step, and the names of a quick report.
 _GROUPS: tuple[tuple[str, str, Sequence[MicroRow], str], ...] = (
     ("alone", "instructions alone", micro_table.ALONE, "fma_f32,chain_lds"),
     ("lds", "LDS rates", micro_table.LDS, "lds_read_b128"),
@@ -77,17 +77,17 @@ _GROUPS: tuple[tuple[str, str, Sequence[MicroRow], str], ...] = (
 
 
 def name_of(shape: Product | Shape) -> str:
-    """What a row calls it."""
+    """The name of its row."""
     return str(shape) if isinstance(shape, Product) else f"attention {shape}"
 
 
 def measured_steps(quick: bool) -> list[Step]:
-    """On the bound device, if that is a GPU."""
+    """Steps on the bound device, if that is a GPU."""
     return _steps(quick, "", 90, _measured_shape)
 
 
 def modelled_steps(quick: bool) -> list[Step]:
-    """On the virtual device."""
+    """Steps on the virtual device."""
     return _steps(quick, " (modelled)", 240, _modelled_shape)
 
 
@@ -158,11 +158,11 @@ def _measured_shape(shape: Product | Shape) -> dict[str, float]:
 
 
 def _product(shape: Product) -> tuple[Callable[[], Any], list[Any]]:
-    """A function that launches it once, and the arrays that it needs."""
+    """A function that launches the product once, and the arrays that it needs."""
     element = as_dtype("bfloat16").numpy()
     rng = np.random.default_rng(0)
     plan = plan_gemm(shape.m, shape.n, shape.k, device=runtime.device_props())
-    if is_virtual():  # only what is read is written: memory takes no space until then
+    if is_virtual():  # only memory that is read is written, since the rest takes no space
         a, b = (empty((rows, shape.k), "bfloat16") for rows in (shape.m, shape.n))
     else:
         a, b = (
@@ -178,7 +178,7 @@ def _product(shape: Product) -> tuple[Callable[[], Any], list[Any]]:
 
 
 def _modelled_shape(shape: Product | Shape) -> dict[str, float]:
-    """At the peak clock, a lower bound, and at the clock that an estimate of the energy gives."""
+    """Times at the peak clock, a lower bound, and at the clock that the energy estimate gives."""
     if isinstance(shape, Shape):
         record = run_operation(Shipped("rtne"), shape, Functions()).record
         if record.refused:

@@ -1,4 +1,4 @@
-"""The child process: runs steps and tells its parent of each row, a line of JSON at a time."""
+"""The child process: runs steps and sends each row to its parent as a line of JSON."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(group: str, quick: bool, pipe: int) -> None:
-    """Run the steps of a group (amdattn.report.steps.GROUPS), telling file descriptor `pipe`."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # never outlive who waits for it
+    """Run the steps of a group (amdattn.report.steps.GROUPS), and report to `pipe`."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # never outlive the waiting parent
 
     lines = os.fdopen(pipe, "w", encoding="utf-8")
 
@@ -39,11 +39,11 @@ def main(group: str, quick: bool, pipe: int) -> None:
 
 
 def _usable() -> bool:
-    """Whether the device still answers: after a fault nothing that follows would say anything."""
+    """Whether the device still answers: after a fault, later steps would mean nothing."""
     from amdattn.device import runtime
 
     try:
         runtime.synchronize()
-    except Exception:  # also of a library that lacks what hip-python looks for
+    except Exception:  # this also covers a library that lacks functions of hip-python
         return False
     return True

@@ -1,4 +1,4 @@
-"""What the package's own tests and `amdattn selftest` use: reference, tolerance, timing."""
+"""Reference, tolerance and timing for the package's own tests and `amdattn selftest`."""
 
 from amdattn.ops.attention.reference import attention, attention_rounded
 from amdattn.testing.bench import do_bench

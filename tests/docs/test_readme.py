@@ -10,7 +10,15 @@ import pytest
 from tests.support.paths import ROOT
 
 # Pages whose blocks run one after the other; tests/jax has those of JAX.
-PAGES = ("getting-started", "attention-forward", "decode", "chunked-prefill", "gemm", "rms-norm")
+PAGES = (
+    "getting-started",
+    "attention-forward",
+    "decode",
+    "chunked-prefill",
+    "gemm",
+    "gemm-many-rows",
+    "rms-norm",
+)
 
 
 def run(page: Path) -> dict[str, object]:

@@ -48,5 +48,5 @@ def test_gradients_have_the_type_of_the_weight(by: Any) -> None:
 
 def test_other_types_are_refused_by_name() -> None:
     x = normal(0, 3, 100, dtype=jnp.bfloat16)
-    with pytest.raises(ValueError, match="weight has dtype float16; beside x of bfloat16 it must"):
+    with pytest.raises(ValueError, match="weight has dtype float16; with x of bfloat16 it must"):
         aj.rms_norm(x, normal(1, 100, dtype=jnp.float16))

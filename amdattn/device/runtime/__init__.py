@@ -33,31 +33,31 @@ _FLUSH_BYTES = 2 * max(chip.mall_bytes for chip in CHIPS)
 _lock = threading.RLock()
 _requested: str | None = None
 _requested_runtime: str | None = None
-_devices: dict[int, Runtime] = {}  # in use, by their number
-_only: Runtime | None = None  # of a process that sees no other
+_devices: dict[int, Runtime] = {}  # devices in use, by number
+_only: Runtime | None = None  # the only device of the process
 
 
 def use_device(request: str, runtime: str | None = None) -> None:
-    """Say which device to bind, before the first operation that needs one.
+    """Choose the device to bind, before the first operation that needs one.
 
     Parameters
     ----------
     request : str
-        "auto", "gpu" or "virtual:" with what the virtual device is to be: an architecture
-        ("virtual:gfx942", its first product), a product ("virtual:MI308X") or a partition of one
-        ("virtual:MI300X:CPX"). Takes precedence over the environment variable AMDATTN_DEVICE.
-        "auto" binds a GPU if there is one, else the virtual device, an MI300X.
+        "auto", "gpu" or "virtual:" followed by an architecture ("virtual:gfx942", its first
+        product), a product ("virtual:MI308X") or a partition of one ("virtual:MI300X:CPX"). It
+        takes precedence over the environment variable AMDATTN_DEVICE. "auto" binds a GPU if there
+        is one, and otherwise the virtual device as an MI300X.
     runtime : str, optional
-        What the virtual device is seen through: "amdattn", its own HIP runtime (the default);
-        "amd", AMD's libamdhip64.so.7 where the dynamic linker finds it; "amd:FOLDER", that of a
-        folder. Takes precedence over the environment variable AMDATTN_RUNTIME.
+        The HIP runtime that presents the virtual device: "amdattn", its own (the default); "amd",
+        AMD's libamdhip64.so.7 where the dynamic linker finds it; "amd:FOLDER", AMD's in a folder.
+        It takes precedence over the environment variable AMDATTN_RUNTIME.
 
     Raises
     ------
     ValueError
-        The request or the runtime is none of these.
+        The request or the runtime is not one of these.
     BindingError
-        Another device is bound already, a process can bind only one; or the process is a fork of
+        Another device is bound already (a process can bind only one), or the process is a fork of
         one that had bound a device.
     """
     global _requested, _requested_runtime
@@ -86,12 +86,12 @@ def use_device(request: str, runtime: str | None = None) -> None:
 
 
 def get(ordinal: int | None = None) -> Runtime:
-    """The runtime of a device, by its number among those of HIP; binds the library on first use.
+    """The runtime of a device, by HIP's number; binds the library on first use.
 
     Parameters
     ----------
     ordinal : int, optional
-        None: the device that is current in this thread.
+        None: this thread's current device.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def get(ordinal: int | None = None) -> Runtime:
 
 
 def _bound_to(ordinal: int | None) -> Runtime:
-    """The same of a device that was not used yet, or of the current one among several."""
+    """The runtime of a device that was not used yet, or of the current one among several."""
     global _only
     if _is_fork:
         raise BindingError(_FORK)
@@ -123,7 +123,7 @@ def _bound_to(ordinal: int | None) -> Runtime:
 
 
 def _after_fork() -> None:
-    """In a child process: HIP's threads and the GPU's queues stayed with the parent."""
+    """Forget the devices in a child process: HIP's threads and the queues stay with the parent."""
     global _only, _is_fork
     if _devices:
         for device in _devices.values():
@@ -149,12 +149,12 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def device_props() -> DeviceProps:
-    """Facts of the device that is current in this thread; binds it on first use."""
+    """Facts of this thread's current device; binds it on first use."""
     return get().props
 
 
 def synchronize() -> None:
-    """Wait for everything launched on every device in use; raises HipError if any of it failed."""
+    """Wait for all work on every device in use; raises HipError if any of it failed."""
     for device in tuple(_devices.values()) or (get(),):
         device.synchronize_all()
 
@@ -204,17 +204,17 @@ class Runtime(MemoryCalls, StreamCalls, KernelLoader):
         self._flush_address: int | None = None
 
     def version(self) -> int:
-        """HipRuntimeGetVersion."""
+        """The number of hipRuntimeGetVersion."""
         return int(self.check("hipRuntimeGetVersion", self.hip.hipRuntimeGetVersion()))
 
     @property
     def title(self) -> str:
-        """Name of the device for people; says so if it is virtual."""
+        """The name of the device for people; it says if the device is virtual."""
         return f"{self.props.name}{' (virtual)' * (self.choice.kind == 'virtual')}"
 
     @property
     def measured_on(self) -> str:
-        """How to label a time taken on this device."""
+        """The label of a time taken on this device."""
         on = "this CPU" if self.choice.kind == "virtual" else self.props.name
         return f"measured on {on}"
 
@@ -226,7 +226,7 @@ class Runtime(MemoryCalls, StreamCalls, KernelLoader):
         return "unknown"
 
     def flush_caches(self, stream: int = 0) -> None:
-        """Write through memory larger than every cache. The virtual device has none to flush."""
+        """Write memory larger than every cache. The virtual device has no cache to flush."""
         if self.choice.kind == "virtual":
             return
         if self._flush_address is None:
@@ -246,7 +246,7 @@ class Runtime(MemoryCalls, StreamCalls, KernelLoader):
         self.submit((function, *grid, *workgroup, dynamic_lds_bytes), kernargs, stream)
 
     def submit(self, configuration: tuple[Any, ...], kernargs: KernargBuffer, stream: int) -> None:
-        """The same, with what comes before the stream as hipModuleLaunchKernel takes it."""
+        """Launch with the arguments that hipModuleLaunchKernel takes before the stream."""
         status = self.hip.hipModuleLaunchKernel(
             *configuration, stream, kernargs.params, kernargs.extra
         )

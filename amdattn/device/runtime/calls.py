@@ -1,4 +1,4 @@
-"""Calls of the HIP runtime through hip-python: errors, the current device, what captures forbid."""
+"""Calls of the HIP runtime through hip-python: errors, the current device, captures."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ class HipCalls:
     Parameters
     ----------
     ordinal : int, optional
-        None: the device that is current in this thread.
+        None: this thread's current device.
 
     Attributes
     ----------
     choice : binding.Choice
-        Which library is bound and why.
+        The bound library, and why it was chosen.
     ordinal : int
-        The number of the device among those of HIP.
+        HIP's number of the device.
     num_devices : int
-        That the process sees.
+        The number of devices that the process sees.
     props : DeviceProps
     sources : tuple of (str, str)
-        Where those of its facts come from that not every runtime tells.
+        The sources of those facts that not every runtime reports.
     launch_types : LaunchTypes
     failures : int
-        How many errors were seen of launches that ended half-way, by whichever call reported them.
+        The number of errors of unfinished launches that any call has reported.
     """
 
     def __init__(self, hip_python: HipPython, choice: binding.Choice, ordinal: int | None) -> None:
@@ -79,15 +79,15 @@ class HipCalls:
         )
 
     def check(self, call: str, result: tuple[Any, ...]) -> Any:
-        """Return what a hip-python call returned besides its status; raise HipError on failure."""
+        """Return the results of a hip-python call without its status; raise HipError on failure."""
         if result[0]:
             raise self._error(call, result[0])
         return result[1] if len(result) == 2 else result[1:]
 
     def interrupt_again(self) -> None:
-        """Have Ctrl-C come once more: what it raised in a destructor is lost.
+        """Raise Ctrl-C once more, since an exception in a destructor is lost.
 
-        Soon, or in the place of the next error, which is that of the launch that it has ended.
+        It comes soon, or in place of the next error, which is that of the launch that it ended.
         """
         self._lost_interrupt = True
         again = threading.Timer(_SOON_SECONDS, self._interrupt)
@@ -112,7 +112,7 @@ class HipCalls:
         return HipError(call, int(status), status.name, explanation, report, note)
 
     def _report_of(self, code: int) -> str:
-        """Text for this error. The library keeps its last one, which may be of an earlier error."""
+        """The report of this error; the library's last one may be of an earlier error."""
         report = self.virtual_exports().last_report()
         known_report, known_code = self._reported
         if report == known_report and code != known_code:
@@ -121,8 +121,8 @@ class HipCalls:
         return report
 
     def _check_binding(self) -> None:
-        # hip-python opens its library once and for good. An error made through hip-python must
-        # therefore be seen in the library chosen here, or another one was bound before.
+        # hip-python opens its library only once. An error caused through hip-python must therefore
+        # show in the library chosen here; if it does not, another one was bound before.
         try:
             status = self.hip.hipInit(0)  # first: without it some runtimes refuse everything
             self.hip.hipGetLastError()
@@ -157,17 +157,17 @@ class HipCalls:
         return out
 
     def current_ordinal(self) -> int:
-        """The device that is current in this thread."""
+        """This thread's current device."""
         ordinal: int = self.check("hipGetDevice", self.hip.hipGetDevice())
         return ordinal
 
     def current(self, stream: int = 0) -> contextlib.AbstractContextManager[object]:
-        """A block in which this is the current device, as calls on the default stream need.
+        """A block in which this is the current device, which calls on the default stream need.
 
         Raises
         ------
         ValueError
-            `stream` is of another device.
+            `stream` belongs to another device.
         """
         return _ALREADY if self.num_devices == 1 else self._made_current(stream)
 
@@ -196,9 +196,10 @@ class HipCalls:
 
     @contextlib.contextmanager
     def _unaffected(self) -> Iterator[None]:
-        """A block whose calls no capture of a graph forbids, and which spoil none.
+        """A block whose calls are allowed during captures of graphs, and do not break them.
 
-        Else hipMalloc, hipFree and others end the captures of this thread, and most of others.
+        Without it, hipMalloc, hipFree and others end captures of this thread, and most other
+        captures.
         """
         mode = ctypes.c_int(_CAPTURE_MODE_RELAXED)
         if self._exchange_mode is not None:

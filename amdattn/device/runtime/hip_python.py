@@ -16,10 +16,10 @@ from amdattn.errors import BindingError
 
 @dataclass(frozen=True, slots=True)
 class HipPython:
-    """What differs between the generations of hip-python.
+    """The differences between the generations of hip-python.
 
     `pin(path)` makes the first HIP call of the process open `path` and returns a function that
-    undoes whatever may be undone after that call.
+    undoes whatever can be undone after that call.
     """
 
     hip: Any

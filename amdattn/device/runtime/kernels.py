@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class LoadedKernel(NamedTuple):
-    """A kernel on a device, and where its arguments begin."""
+    """A kernel on a device, and the offsets of its arguments."""
 
     function: Any
     offsets: tuple[int, ...]
-    # The module, and its image: the runtime keeps pointing at that of a raw ELF.
+    # The module and its image: the runtime keeps a pointer to the image of a raw ELF.
     kept: object
 
 
@@ -35,13 +35,12 @@ class KernelLoader(HipCalls):
     Attributes
     ----------
     kernarg_preload : bool
-        Kernels that are loaded from now on may have arguments in SGPRs when they start.
+        Whether kernels that are loaded from now on may start with arguments in SGPRs.
     """
 
     def __init__(self, *bound: Any) -> None:
         super().__init__(*bound)
-        # Both forms are the virtual device's own: a probe there would be among what is checked,
-        # profiled and counted.
+        # The virtual device takes both forms, and a probe would be checked, profiled and counted.
         self._form = LaunchForm.EXTRA if self.choice.kind == "virtual" else None
         self.kernarg_preload = kernarg_preload.wanted()
         self._kernels: dict[tuple[KernelSpec, bool], LoadedKernel] = {}
@@ -51,7 +50,7 @@ class KernelLoader(HipCalls):
 
     @property
     def launch_form(self) -> LaunchForm | None:
-        """How arguments are passed; None before the first kernel of a GPU was loaded."""
+        """How arguments are passed; None before the first kernel of a GPU is loaded."""
         return self._form
 
     def function(self, kernel: KernelSpec) -> Any:
@@ -59,7 +58,7 @@ class KernelLoader(HipCalls):
         return self._loaded(kernel).function
 
     def argument_offsets(self, kernel: KernelSpec) -> tuple[int, ...]:
-        """Where each argument of a kernel begins in its block, by its code object."""
+        """The offset of each argument of a kernel in its block, from its code object."""
         return self._loaded(kernel).offsets
 
     def _loaded(self, kernel: KernelSpec) -> LoadedKernel:
@@ -78,7 +77,7 @@ class KernelLoader(HipCalls):
                 self._form = launch_form.choose(cast("Runtime", self))
 
     def load_kernel(self, kernel: KernelSpec) -> LoadedKernel:
-        """A shipped kernel in a module of its own, after every check of what it says of itself."""
+        """Load a shipped kernel in a module of its own, after every check of its metadata."""
         image = kernel.read_code_object()
         info = read_kernels(image, str(kernel.path)).get(kernel.symbol)
         check_metadata(kernel, info, self.props)
@@ -91,8 +90,8 @@ class KernelLoader(HipCalls):
         return LoadedKernel(function, info.offsets, (image, module))
 
     def _compare_limits(self, kernel: KernelSpec, function: Any) -> None:
-        """Warn, once, of limits by the runtime in which a kernel does not fit: a launch decides."""
-        with self.current():  # where the module is loaded: AMD's runtime looks for it there
+        """Warn once about limits of the runtime that a kernel exceeds; the launch decides."""
+        with self.current():  # on the module's device, where AMD's runtime looks for it
             differing = differing_limits(self.hip, kernel, function)
         if differing and not self._has_warned:
             self._has_warned = True
@@ -104,12 +103,12 @@ class KernelLoader(HipCalls):
             )
 
     def load(self, image: bytes, symbol: str) -> tuple[Any, Any]:
-        """Load a code object; its kernel `symbol`, and the module. `image` must outlive both."""
+        """Load a code object, and return a kernel and the module. `image` must outlive both."""
         self._decide_form()
         return self._load(image, symbol)
 
     def _load(self, image: bytes, symbol: str) -> tuple[Any, Any]:
-        # A handle that comes with an error is none: it is not unloaded.
+        # A handle that comes with an error is invalid, so it is not unloaded.
         with self.current():
             module = self.check("hipModuleLoadData", self.hip.hipModuleLoadData(image))
             function = self.check(
@@ -129,7 +128,7 @@ class KernelLoader(HipCalls):
         return buffer
 
     def new_kernarg_buffer(self, size: int, offsets: tuple[int, ...] = ()) -> KernargBuffer:
-        """A kernarg buffer of the caller's own."""
+        """A new kernarg buffer for the caller alone."""
         if self._form is not LaunchForm.PARAMS:
             return KernargBuffer(size, self.launch_types)
         if size and not offsets:

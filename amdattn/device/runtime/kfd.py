@@ -1,4 +1,4 @@
-"""What the kernel driver says of the GPUs: KFD's topology in sysfs, which needs no HIP."""
+"""The kernel driver's facts of GPUs: KFD's topology in sysfs, which needs no HIP."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _BUS_ID = re.compile(r"([0-9a-f]+):([0-9a-f]+):([0-9a-f]+)\.([0-9a-f]+)", re.IGN
 class Node:
     """A GPU, or a partition of one.
 
-    `location` is bus << 8 | device << 3 of its PCI address; the bits of the function are those of a
-    partition's number in some drivers, and are left out.
+    `location` is bus << 8 | device << 3 of its PCI address. The bits of the function are left out,
+    since some drivers store a partition's number there.
     """
 
     chip_id: int
@@ -26,7 +26,7 @@ class Node:
 
 
 def nodes() -> tuple[Node, ...]:
-    """Every GPU that the driver shows; none without it, or where it cannot be read."""
+    """All GPUs that the driver shows; none if there is no driver or it cannot be read."""
     found = []
     try:
         files = sorted(NODES.glob("*/properties"))
@@ -58,10 +58,11 @@ def nodes() -> tuple[Node, ...]:
 
 
 def at(bus_id: str, num_cus: int) -> Node | None:
-    """The GPU at a PCI address as HIP writes it, of so many CUs.
+    """The GPU at a PCI address, in HIP's spelling, with a number of CUs.
 
-    Partitions of a chip share its address. Those with as many CUs are alike; if nodes at the
-    address differ in what matters here, there is no telling them apart, and None is returned.
+    Partitions of a chip share its address, and those with equal numbers of CUs are alike. If nodes
+    at the address differ in facts that matter here, they cannot be told apart, and None is
+    returned.
     """
     parts = _BUS_ID.fullmatch(bus_id.strip())
     if parts is None:

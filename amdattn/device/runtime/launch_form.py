@@ -1,7 +1,7 @@
 """How kernel arguments reach a kernel: as one packed block (`extra`), or one by one.
 
-One block is the faster way, and every HIP runtime documents it; one was seen to ignore it, so that
-kernels wrote nothing. A small launch tells which of the two works, before any result depends on it.
+One block is faster, and every HIP runtime documents it, but one was seen to ignore it, so that
+kernels wrote nothing. A small launch finds out which form works, before any result depends on it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LaunchForm(Enum):
 
 
 class Verdict(Enum):
-    """What a launch did with its arguments."""
+    """The way in which a launch used its arguments."""
 
     WORKS = "works"
     WRITES_NOTHING = "the kernel wrote nothing"
@@ -42,18 +42,18 @@ class Verdict(Enum):
 
 
 def choose(device: Runtime) -> LaunchForm:
-    """The form that a runtime takes, `extra` if both work. Launches; waits.
+    """The form that a runtime takes, `extra` if both work. It launches and waits.
 
     Raises
     ------
     BindingError
-        It takes neither, or reads arguments when they may have been packed anew.
+        The runtime takes neither, or reads arguments when they may have been packed again.
     """
     failures = []
     for form in LaunchForm:
         try:
             verdict = probe(device, form)
-        except UnsupportedDeviceError:  # others' kernels may be launched: in the documented form
+        except UnsupportedDeviceError:  # kernels of others can still be launched
             return LaunchForm.EXTRA
         except AmdattnError as error:
             failures.append(f"{form.value}: {error}")
@@ -67,10 +67,10 @@ def choose(device: Runtime) -> LaunchForm:
 
 
 def probe(device: Runtime, form: LaunchForm) -> Verdict:
-    """Copy a row by a launch of one workgroup; its argument block is changed right behind the call.
+    """Copy a row by a launch of one workgroup, and change its argument block right after the call.
 
-    Runs on a stream of its own, and beside graphs that are being captured. Needs a kernel for the
-    device's architecture.
+    It runs on a stream of its own, and does not disturb graphs that are being captured. It needs a
+    kernel for the device's architecture.
     """
     kernel = manifest.candidates(manifest.kernels(), _PROBED, device.props)[0]
     function, offsets, _image = device.load_kernel(kernel)
@@ -118,11 +118,11 @@ def _stream(device: Runtime) -> Iterator[int]:
 
 @contextmanager
 def _outside_of_captures(device: Runtime) -> Iterator[None]:
-    """Allocations and waits of this thread do not break a graph that another part captures."""
-    # Not through hip-python, which passes no mode in.
+    """A block whose allocations and waits do not break a graph that other code captures."""
+    # Not through hip-python, which cannot pass a mode.
     exchange = ctypes.CDLL(device.choice.library).hipThreadExchangeStreamCaptureMode
     mode = ctypes.c_int(device.hip.hipStreamCaptureMode.hipStreamCaptureModeRelaxed)
-    exchange(ctypes.byref(mode))  # now the one before
+    exchange(ctypes.byref(mode))  # now the previous mode
     try:
         yield
     finally:

@@ -21,7 +21,7 @@ class MemoryCalls(HipCalls):
             return int(self.check("hipMalloc", self.hip.hipMalloc(max(nbytes, 1))))
 
     def free(self, address: int) -> None:
-        """Free what `malloc` gave."""
+        """Free memory of `malloc`."""
         with self._unaffected():
             self.check("hipFree", self.hip.hipFree(address))
 
@@ -56,7 +56,7 @@ class MemoryCalls(HipCalls):
         rows: int,
         stream: int = 0,
     ) -> None:
-        """Copy `rows` of `width` bytes, so many bytes apart, on the device."""
+        """Copy `rows` rows of `width` bytes at given distances, on the device."""
         kind = self._copy_kinds.hipMemcpyDeviceToDevice
         with self.current(stream):
             self.check(
@@ -69,11 +69,11 @@ class MemoryCalls(HipCalls):
         return self.ordinal_of(address) == self.ordinal
 
     def ordinal_of(self, address: int) -> int | None:
-        """The device that an address is memory of; None if this runtime knows of none."""
+        """The device whose memory an address is in; None if this runtime knows none."""
         try:
             found = self._struct("hipPointerGetAttributes", "hipPointerAttribute_t", address)
         except HipError:
             return None
-        # Host memory that the runtime does not know has no address there, or a device below 0.
+        # Host memory that is unknown to the runtime has no address there, or a device below 0.
         is_known = found.devicePointer is not None and found.device >= 0
         return int(found.device) if is_known else None

@@ -1,7 +1,7 @@
-"""What a kernel's code object says of itself, against what will be packed and launched.
+"""Checks a kernel's metadata against what will be packed and launched.
 
-A launch with a stale argument list succeeds: the runtime copies what the metadata lists, zeros for
-what is not in the buffer, and nothing of what is not listed.
+A launch with a stale argument list succeeds: the runtime copies the arguments that the metadata
+lists, with zeros for those that the buffer lacks, and ignores all others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def check_metadata(kernel: KernelSpec, info: KernelInfo | None, props: DevicePro
     UnsupportedDeviceError
         The kernel is for another architecture.
     ManifestError
-        Naming the fact, both values and the kernel.
+        A fact differs; the message names it, both values and the kernel.
     """
     if kernel.arch != props.arch:
         raise UnsupportedDeviceError(
@@ -71,9 +71,9 @@ def check_metadata(kernel: KernelSpec, info: KernelInfo | None, props: DevicePro
 
 
 def check_tile(kernel: KernelSpec, image: bytes) -> None:
-    """Compare the tile of a manifest's row with what its code object states in a symbol.
+    """Compare the tile of a manifest's row with the one in its code object's symbol.
 
-    Grids and the sizes of scratch memory come of it. Raises ManifestError.
+    Grids and the sizes of scratch memory follow from it. Raises ManifestError.
     """
     try:
         place = elf.place_of(image, f"{kernel.symbol}{_TILE_SUFFIX}")
@@ -88,11 +88,11 @@ def check_tile(kernel: KernelSpec, image: bytes) -> None:
         )
 
 
-_TILE_SUFFIX = "_tiles"  # of the symbol with its sizes: asm_src/kernels
+_TILE_SUFFIX = "_tiles"  # the symbol with its sizes, from asm_src/kernels
 
 
 def too_many_lanes(kernel: KernelSpec, max_lanes: int) -> str:
-    """What is wrong if a workgroup as recorded has more lanes than a kernel takes, or ""."""
+    """The error if a recorded workgroup has more lanes than a kernel takes, or ""."""
     lanes = math.prod(kernel.workgroup)
     if lanes <= max_lanes:
         return ""
@@ -103,9 +103,9 @@ def too_many_lanes(kernel: KernelSpec, max_lanes: int) -> str:
 
 
 def differing_limits(hip: Any, kernel: KernelSpec, function: Any) -> str:
-    """What the runtime says of a kernel that it has loaded and its code object does not, or "".
+    """Limits of a loaded kernel in which the runtime and its code object differ, or "".
 
-    No error: a runtime may round what it allocates, or answer another question.
+    This is not an error: a runtime may round what it allocates, or mean something else.
     """
     values = []
     for name in ("MAX_THREADS_PER_BLOCK", "SHARED_SIZE_BYTES"):

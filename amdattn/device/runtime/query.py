@@ -1,4 +1,4 @@
-"""Facts of a device, from whichever of the HIP runtime and the kernel driver knows them."""
+"""Facts of a device, from the HIP runtime or the kernel driver."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ATTRIBUTES = {"chip": "hipDeviceAttributePciChipId", "XCDs": "hipDeviceAttribut
 
 @dataclass(frozen=True, slots=True)
 class Queried:
-    """A device, and where each fact of it comes from that not every runtime tells."""
+    """A device, and the sources of those facts that not every runtime reports."""
 
     props: DeviceProps
     sources: tuple[tuple[str, str], ...]
@@ -44,10 +44,10 @@ class _Attributes:
 
 
 def optional(hip: Any, call: str, *args: Any) -> Any:
-    """What a call of hip-python returns that not every library answers; None if this one does not.
+    """The result of a hip-python call that not every library supports, or None.
 
-    A library that lacks the function makes hip-python raise RuntimeError, an error code that the
-    bindings have no name for makes it raise ValueError; bindings may lack it, too.
+    hip-python raises a RuntimeError if the library lacks the function, and a ValueError for an
+    error code that the bindings have no name for. The bindings may lack the function, too.
     """
     try:
         status, value = getattr(hip, call)(*args)
@@ -71,7 +71,7 @@ def query_device(hip: Any, prop: Any, ordinal: int, has_driver: bool) -> Queried
         The device's hipDeviceProp_t.
     ordinal : int
     has_driver : bool
-        The kernel driver knows the device: it is a GPU.
+        Whether the kernel driver knows the device, which is then a GPU.
     """
     attributes = _Attributes(hip, ordinal)
     target, name = text_of(prop.gcnArchName), text_of(prop.name)
@@ -96,10 +96,10 @@ def query_device(hip: Any, prop: Any, ordinal: int, has_driver: bool) -> Queried
 
 
 def _lds_bytes(of_runtime: int, name: str, arch: str) -> tuple[int, str]:
-    """LDS of a CU, and where that is from, if not from the runtime.
+    """LDS of a CU, and its source if that is not the runtime.
 
-    Some runtimes answer with a limit that launches of more can do without: the architecture's is
-    planned with. If the runtime is right, launches fail, and say so.
+    Some runtimes report a limit that launches may exceed, so plans use the architecture's. If the
+    runtime is right, launches fail and say so.
     """
     known = ARCHITECTURES.get(arch)
     if known is None or known.lds_bytes == of_runtime:
@@ -118,10 +118,10 @@ def _lds_bytes(of_runtime: int, name: str, arch: str) -> tuple[int, str]:
 def _chip(
     attributes: _Attributes, node: kfd.Node | None, name: str, arch: str
 ) -> tuple[chips.Chip | None, str]:
-    """The product: by the first of its ids that is one, else by name.
+    """The product, by the first valid id, or else by name.
 
-    The number of the attribute has changed between ROCm releases, so that a library may answer with
-    another fact: only an id that is known counts.
+    The number of the attribute has changed between ROCm releases, so a library may answer with
+    another fact. Only known ids count.
     """
     ids = (
         (attributes.get(_ATTRIBUTES["chip"]), "the HIP runtime"),
@@ -146,7 +146,7 @@ def _num_xcds(
     num_cus: int,
     arch: str,
 ) -> tuple[int, str]:
-    """XCDs of the device, by the first that gives a number that can be true."""
+    """The XCDs of the device, from the first source that gives a plausible number."""
     most = chip.num_xcds if chip else num_cus
     answers: tuple[tuple[Callable[[], int], str], ...] = (
         (lambda: attributes.get(_ATTRIBUTES["XCDs"]), "the HIP runtime"),
@@ -162,7 +162,7 @@ def _num_xcds(
 
 
 def _most_cus_of_xcd() -> int:
-    """Of any architecture: a runtime may know one that the tables do not."""
+    """The most CUs of an XCD of any architecture: a runtime may know one that the tables lack."""
     return max(arch.physical_cus_of_xcd for arch in ARCHITECTURES.values())
 
 

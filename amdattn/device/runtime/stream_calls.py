@@ -22,8 +22,8 @@ class StreamCalls(HipCalls):
     Attributes
     ----------
     after_failures : list of callable
-        What sets right what launches that ended half-way leave behind: called with this
-        runtime, and the stream that was waited for, None for all.
+        Functions that repair what unfinished launches leave behind, called with this runtime and
+        the stream that was waited for (None for all).
     """
 
     def __init__(self, *bound: Any) -> None:
@@ -53,12 +53,12 @@ class StreamCalls(HipCalls):
                 self._recover(None)
 
     def _recover(self, stream: int | None) -> None:
-        """Set right what a launch that failed has left, before anybody launches again.
+        """Repair what a failed launch has left, before anything is launched again.
 
         Raises
         ------
         HipError
-            Another one failed in the meantime: whoever waits is told of every one.
+            Another launch failed in the meantime; every failure is reported to a waiting caller.
         """
         later = None
         for _ in range(_RECOVERIES if self.after_failures else 0):
@@ -89,10 +89,10 @@ class StreamCalls(HipCalls):
             self.destroy_event(event)
 
     def _finish_before_capture(self, stream: int, producer: int) -> None:
-        """Have the work on a stream done that a graph, captured from another, cannot wait for.
+        """Finish the work on a stream that a graph, captured from another stream, cannot wait for.
 
-        The default stream may not be touched while a stream that waits for it is captured, and need
-        not be: replays on a stream that waits for the default stream come after its work.
+        The default stream must not be used while a stream that waits for it is captured. That is
+        not needed either: replays on such a stream come after the default stream's work.
         """
         flags = self.check("hipStreamGetFlags", self.hip.hipStreamGetFlags(stream))
         if producer or flags & _STREAM_NON_BLOCKING:
@@ -106,9 +106,9 @@ class StreamCalls(HipCalls):
             if self.is_gone(stream):
                 _streams.discard(stream)
                 continue
-            try:  # destructors ask, inside of anything: no error is made, which takes locks
+            try:  # destructors call this anywhere, so no error is created, which would take locks
                 failed, status = self.hip.hipStreamIsCapturing(stream)
-            except ValueError:  # of a call that failed: see is_capturing
+            except ValueError:  # the call failed: see is_capturing
                 failed, status = True, none
             if failed:  # the stream was destroyed just now
                 self.hip.hipGetLastError()
@@ -118,7 +118,7 @@ class StreamCalls(HipCalls):
         return False
 
     def record_event(self, stream: int) -> Any:
-        """A new event behind the work now on `stream`; the caller destroys it."""
+        """Record a new event after the work now on `stream`; the caller destroys it."""
         hip = self.hip
         with self.current(stream):
             event = self.check(
@@ -134,34 +134,35 @@ class StreamCalls(HipCalls):
     def event_done(self, event: Any) -> bool:
         """True if the work before a recorded event has completed; False also after a fault.
 
-        Which is told again by the next call that waits: nobody is told by this one.
+        The next call that waits reports the fault again; this one reports nothing.
         """
         with self._unaffected():
             status = self.hip.hipEventQuery(event)[0]
         if status:
-            self.hip.hipGetLastError()  # "not ready" is no error of a later call
+            self.hip.hipGetLastError()  # "not ready" must not become the error of a later call
             self.failures += status.name != _NOT_READY
         return not status
 
     def destroy_event(self, event: Any) -> None:
-        """Destroy what `record_event` gave."""
+        """Destroy an event of `record_event`."""
         self.check("hipEventDestroy", self.hip.hipEventDestroy(event))
 
     def is_gone(self, stream: int) -> bool:
         """True if the owner of a stream has destroyed it."""
         if stream in STREAM_CONSTANTS:
             return False
-        # AMD's runtime looks up who asks for the device; other calls read what the stream was.
+        # In AMD's runtime, the query of the device looks the stream up; other calls read freed
+        # memory.
         gone = bool(self.hip.hipStreamGetDevice(stream)[0])
         if gone:
-            self.hip.hipGetLastError()  # asked for, and no error of a later call
+            self.hip.hipGetLastError()  # it must not become the error of a later call
         return gone
 
     def is_capturing(self, stream: int) -> bool:
         """True while a graph is being captured from `stream`."""
         try:
             result = self.hip.hipStreamIsCapturing(stream)
-        except ValueError:  # of a call that failed hip-python reads an enumerator that nobody wrote
+        except ValueError:  # a failed call leaves the enumerator unwritten
             raise self._error(
                 "hipStreamIsCapturing", self.hip.hipError_t.hipErrorInvalidHandle
             ) from None
@@ -169,7 +170,7 @@ class StreamCalls(HipCalls):
         return bool(status != self.hip.hipStreamCaptureStatus.hipStreamCaptureStatusNone)
 
 
-_streams: set[int] = set()  # that callers have named; some may be gone
+_streams: set[int] = set()  # streams that callers have named; some may be destroyed
 
 
 def stream_handle(stream: object) -> int:

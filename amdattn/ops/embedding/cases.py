@@ -1,4 +1,4 @@
-"""The gathering of rows as an operation: its options, its cases, what results must be."""
+"""The gathering of rows as an operation: options, cases, and expected results."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _TYPES = ("bfloat16", "float16", "float32")
 
 @dataclass(frozen=True)
 class EmbeddingCase(Case[EmbeddingProblem]):
-    """A normally distributed table; indices anywhere, the first and the last row among them."""
+    """A normally distributed table, and random indices that include the first and last row."""
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
-        """Random host arrays by operand, the same for the same seed."""
+        """Random host arrays by operand; equal seeds give equal arrays."""
         p, rng = self.problem, np.random.default_rng(seed)
         table = rng.standard_normal((p.table_rows, p.columns), np.float32)
         indices = rng.integers(0, p.table_rows, p.rows, np.int32)
@@ -38,7 +38,7 @@ class EmbeddingCase(Case[EmbeddingProblem]):
 
 
 def expected(case: EmbeddingCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
-    """The very elements."""
+    """The exact elements."""
     return {"out": Expected(inputs["table"].astype(np.float64)[inputs["indices"]], 0.0)}
 
 
@@ -49,7 +49,7 @@ _SIZES = (
 
 
 def cases(row: KernelSpec | None) -> Iterator[EmbeddingCase]:
-    """Around the sizes of chunks, waves and tiles; of a kernel around its own."""
+    """Sizes around those of chunks, waves and tiles, or around those of one kernel."""
     if row is None:
         for i, (rows, columns, table_rows) in enumerate(_SIZES):
             for dtype in (_TYPES[i % 3], _TYPES[(i + 1) % 3]):
@@ -66,7 +66,7 @@ def cases(row: KernelSpec | None) -> Iterator[EmbeddingCase]:
 
 
 def larger(on_gpu: bool) -> Iterator[EmbeddingCase]:
-    """The tokens of a long prompt."""
+    """A case with the tokens of a long prompt."""
     for dtype in _TYPES:
         rows, table_rows = (8192, 128000) if on_gpu else (500, 1000)
         yield EmbeddingCase(EmbeddingProblem((rows,), 4096, table_rows, dtype))

@@ -1,4 +1,4 @@
-"""Rows of a table by their indices: check, plan, run."""
+"""Rows of a table by their indices: checks, plans and runs."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ from amdattn.scalars import INT32_MAX, INT32_MIN
 
 
 def embedding(table: Any, indices: Any, *, out: Any = None, stream: Any = None) -> Any:
-    """Rows of a table: ``table[indices]``.
+    """Gather rows of a table: ``table[indices]``.
 
     Parameters
     ----------
     table : array, bfloat16, float16 or float32, (rows, columns)
         numpy (with ml_dtypes), `DeviceArray`, or an array of any library with ``__dlpack__``,
-        ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the device rows at
-        any distance, elements of a row next to each other.
+        ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the device, rows may
+        lie at any distance, and the elements of a row lie next to each other.
     indices : array, int32 or int64, (...), or a list
-        In 0..rows - 1. Copied to the device if the table is there and they are not.
+        Numbers in 0..rows - 1. They are copied to the device if the table is there and they are
+        not.
     out : array, like table, (..., columns), optional
-        Written instead of a new array; shares no memory with the others.
+        Results are written here instead of to a new array; it shares no memory with the others.
     stream : hipStream_t, optional
         An int or a hip-python stream; defaults to the default stream. Calls on device arrays return
         before the kernel has finished, calls on host arrays after the result is copied back.
@@ -50,8 +51,8 @@ def embedding(table: Any, indices: Any, *, out: Any = None, stream: Any = None) 
     UnsupportedProblem
         (a NotImplementedError and ValueError) No kernel does this; the message says what there is.
     ValueError, TypeError
-        Malformed input, also an index on the host that the table has not. Nothing was launched. One
-        that only the device knows makes its row NaN, and checked mode reports it.
+        Malformed input, such as an index on the host that is out of range. Nothing was launched. An
+        index on the device that is out of range makes its row NaN, and checked mode reports it.
     UnsupportedDeviceError, HipError
         The device is of another architecture; a HIP call failed.
     """
@@ -88,7 +89,7 @@ def plan_embedding(
     Parameters
     ----------
     rows, columns, table_rows : int
-        Of the result, and rows of the table.
+        Rows and columns of the result, and rows of the table.
     device : DeviceProps or str
         `amdattn.device_props()` for the bound device, or a known name such as "MI300X".
     **options
@@ -114,12 +115,10 @@ class EmbeddingPlan(RunnablePlan[EmbeddingProblem]):
     """A plan that can be run. Made by `plan_embedding`; see `Plan` for what it holds."""
 
     def operands(self, variant: str) -> Specs:
-        """Table, indices and out."""
+        """The table, indices and out."""
         p = self.problem
         element, axes = as_dtype(p.dtype), tuple(map(str, range(len(p.shape))))
-        check = IndexCheck(
-            p.shape, p.table_rows - 1, f"the rows of table, of which it has {p.table_rows}"
-        )
+        check = IndexCheck(p.shape, p.table_rows - 1, f"since table has {p.table_rows} rows")
         specs = (
             OperandSpec("table", "in", (p.table_rows, p.columns), element, ("row",)),
             OperandSpec(
@@ -132,7 +131,7 @@ class EmbeddingPlan(RunnablePlan[EmbeddingProblem]):
         return {spec.name: spec for spec in specs}
 
     def operand(self, spec: OperandSpec, view: View) -> Operand:
-        """An address and the distance of rows, none where they have several."""
+        """The address and the distance of rows, or None if rows have several distances."""
         if spec.name == "indices":
             apart = [n for n, length in zip(view.strides, view.shape, strict=True) if length > 1]
             own = compact_strides(view.shape)
@@ -142,7 +141,7 @@ class EmbeddingPlan(RunnablePlan[EmbeddingProblem]):
         return Operand(view.address, {} if step is None else {"row": step})
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
-        """That rows do not lie at one distance, or too far apart; that indices have gaps."""
+        """Why an operand does not fit: distances of its rows, or gaps in indices."""
         if not operand.strides:
             return "rows at several distances, which must be at one"
         step = operand.strides["row"]
@@ -157,7 +156,7 @@ class EmbeddingPlan(RunnablePlan[EmbeddingProblem]):
 
 
 def _spread(shape: tuple[int, ...], rows: int) -> Any:
-    """Indices anywhere in the table."""
+    """Random indices into the table."""
     import numpy as np
 
     return np.random.default_rng(0).integers(0, rows, shape, np.int32)

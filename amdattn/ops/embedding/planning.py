@@ -13,12 +13,12 @@ from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
 from amdattn.op.workspace import WorkspaceLayout
 from amdattn.ops.embedding.problem import EmbeddingProblem
 
-EMBEDDING = "embedding"  # of KernelSpec.op
-# Of KernelSpec.grid: x = ceil(rows / tile.rows), y = ceil(bytes of a row / tile.columns).
+EMBEDDING = "embedding"  # the value of KernelSpec.op
+# The value of KernelSpec.grid: x = ceil(rows / tile.rows), y = ceil(bytes of a row / tile.columns).
 GRID = "tiles_of_rows_and_bytes"
 
 _LOST = {"bfloat16": 0x7FC07FC0, "float16": 0x7E007E00, "float32": 0x7FC00000}  # NaN
-# Clk at the peak clock, near what the performance model of the virtual device gives.
+# Clk at the peak clock, near those of the performance model.
 _CHUNK_CLK, _WAVE_CLK = 150, 20
 
 
@@ -61,12 +61,12 @@ def cost_clk(kernel: KernelSpec, problem: EmbeddingProblem, props: DeviceProps) 
 def choices(
     problem: EmbeddingProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[KernelChoice]:
-    """Every kernel that takes a problem."""
+    """All kernels that take a problem."""
     return kernel_choices(problem, props, rows, EMBEDDING, mismatches, cost_clk)
 
 
 def best(items: Sequence[KernelChoice]) -> KernelChoice:
-    """The one of least estimated time; where that is HBM's, of the longest pieces of rows."""
+    """The choice of the least estimated time; of equal ones, the longest pieces of rows."""
     return min(items, key=lambda choice: (choice.clk, -choice.kernel.tile["columns"]))
 
 
@@ -76,7 +76,7 @@ def build(
     choice: KernelChoice,
     choices: Choices[KernelChoice],
 ) -> Plan[EmbeddingProblem]:
-    """The plan of a choice."""
+    """Make the plan of a choice."""
     kernel = choice.kernel
     args: dict[str, Argument] = {
         **{name: Address(name) for name in ("table", "indices", "out")},

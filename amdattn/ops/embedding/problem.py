@@ -17,7 +17,7 @@ class EmbeddingProblem:
     Parameters
     ----------
     shape : tuple of int
-        Of the indices.
+        Shape of the indices.
     columns : int
     table_rows : int
     dtype : str
@@ -48,7 +48,7 @@ class EmbeddingProblem:
 
     @property
     def rows(self) -> int:
-        """That are gathered."""
+        """Number of rows that are gathered."""
         return math.prod(self.shape)
 
     @property
@@ -58,7 +58,7 @@ class EmbeddingProblem:
 
     @property
     def text(self) -> str:
-        """Every argument."""
+        """All arguments."""
         return (
             f"embedding {self.dtype}, rows={self.rows} columns={self.columns} "
             f"table_rows={self.table_rows}"
@@ -72,11 +72,11 @@ class EmbeddingProblem:
 
     @property
     def flops(self) -> int:
-        """None are computed; elements are counted."""
+        """Elements of the result; nothing is computed."""
         return self.rows * self.columns
 
     @property
     def nbytes(self) -> int:
-        """Bytes of indices, of the rows that are read, and of those that are written."""
+        """Bytes of the indices, and of rows that are read and written."""
         read = min(self.rows, self.table_rows)
         return (read + self.rows) * self.columns * self.itemsize + 4 * self.rows

@@ -1,4 +1,4 @@
-"""An activation times a factor as an operation: its options, its cases, what results must be."""
+"""An activation times a factor as an operation: options, cases, and expected results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from amdattn.ops.gated.planning import GATED_ACTIVATION
 from amdattn.ops.gated.problem import ACTIVATIONS, GatedProblem
 from amdattn.ops.gemm.cases import activated
 
-# Largest relative error of one rounding, and half of the least number.
+# The largest relative error of one rounding, and half of the least number.
 _ROUNDING = {"bfloat16": (2.0**-8, 2.0**-134), "float16": (2.0**-11, 2.0**-25)}
 _OF_ACTIVATION = 2.0**-17  # relative: exponentials, quotients and fits in float32
 _LEAST_OF_FLOAT32 = 2.0**-149
@@ -30,7 +30,7 @@ class GatedCase(Case[GatedProblem]):
     """Normally distributed gates and factors."""
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
-        """Random host arrays by operand, the same for the same seed."""
+        """Random host arrays by operand; equal seeds give equal arrays."""
         problem, rng = self.problem, np.random.default_rng(seed)
         shape = *problem.shape, problem.columns
         element = as_dtype(problem.dtype).numpy()
@@ -42,7 +42,7 @@ class GatedCase(Case[GatedProblem]):
 
 
 def expected(case: GatedCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
-    """In float64; wrong by one rounding, and a little by float32 arithmetic."""
+    """Results in float64, and their error: one rounding, and float32 arithmetic."""
     gate, up = (inputs[name].astype(np.float64) for name in ("gate", "up"))
     of_result, least = _ROUNDING[case.problem.dtype]
     with np.errstate(invalid="ignore", over="ignore"):
@@ -60,7 +60,7 @@ _SIZES = (
 
 
 def cases(row: KernelSpec | None) -> Iterator[GatedCase]:
-    """Around the sizes of chunks, waves and workgroups; of a kernel with every activation."""
+    """Sizes around those of chunks, waves and workgroups; for one kernel, every activation."""
     if row is None:
         for i, (rows, columns) in enumerate(_SIZES):
             for dtype in _ROUNDING:
@@ -75,7 +75,7 @@ def cases(row: KernelSpec | None) -> Iterator[GatedCase]:
 
 
 def larger(on_gpu: bool) -> Iterator[GatedCase]:
-    """The rows of a long prompt."""
+    """A case with the rows of a long prompt."""
     for dtype in _ROUNDING:
         yield GatedCase(GatedProblem((8192 if on_gpu else 100,), 14336, dtype))
 

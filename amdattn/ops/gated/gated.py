@@ -1,4 +1,4 @@
-"""An activation times a factor: check, plan, run."""
+"""An activation times a factor: checks, plans and runs."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ def silu_and_mul(x: Any, up: Any = None, *, out: Any = None, stream: Any = None)
     Parameters
     ----------
     x : array, bfloat16 or float16, (..., 2 n)
-        The gate, then the factor: ``x[..., :n]`` is activated, ``x[..., n:]`` is up. With `up` the
-        gate alone, (..., n). numpy (with ml_dtypes), `DeviceArray`, or an array of any library with
-        ``__dlpack__``, ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the
-        host of any strides; on the device rows at one distance, elements of a row next to each
-        other.
+        The gate, then the factor: ``x[..., :n]`` is activated, and ``x[..., n:]`` is up. If `up` is
+        given, x is the gate alone, (..., n). numpy (with ml_dtypes), `DeviceArray`, or an array of
+        any library with ``__dlpack__``, ``__cuda_array_interface__`` or ``__array__``, on the CPU
+        or a GPU. On the host, strides are free; on the device, rows lie at one distance and the
+        elements of a row next to each other.
     up : array, like x, (..., n), optional
     out : array, like x, (..., n), optional
-        Written instead of a new array. It may be the gate or the factor itself, such as
-        ``x[..., :n]``; else it shares no memory with them.
+        Results are written here instead of to a new array. It may be the gate or the factor itself,
+        such as ``x[..., :n]``; otherwise it shares no memory with them.
     stream : hipStream_t, optional
         An int or a hip-python stream; defaults to the default stream. Calls on device arrays return
         before the kernel has finished, calls on host arrays after the result is copied back.
@@ -47,7 +47,7 @@ def silu_and_mul(x: Any, up: Any = None, *, out: Any = None, stream: Any = None)
     Returns
     -------
     array, like x, (..., n)
-        Of the kind of `x`. At infinities of the gate its limit: of -inf it is -0.
+        An array of the kind of `x`. Infinite gates give the limit: -0 for -inf.
 
     Raises
     ------
@@ -69,10 +69,10 @@ def gelu_and_mul(
     Parameters
     ----------
     x, up, out, stream
-        As of `silu_and_mul`: the gate is the first half of x.
+        As in `silu_and_mul`: the gate is the first half of x.
     approximate : {"none", "tanh"}
-        "none": the gate times the normal distribution function of it; "tanh": ``g / 2 * (1 +
-        tanh(sqrt(2 / pi) * (g + 0.044715 g^3)))``.
+        "none": the gate times its normal distribution function; "tanh":
+        ``g / 2 * (1 + tanh(sqrt(2 / pi) * (g + 0.044715 g^3)))``.
 
     Returns
     -------
@@ -87,7 +87,7 @@ def gelu_and_mul(
 
 
 def activation_of(approximate: object) -> str:
-    """The gelu of a problem, by its way of computing it."""
+    """The activation of a problem, by the value of `approximate`."""
     word = scalars.word("approximate", approximate)
     if word not in _APPROXIMATE:
         raise ValueError(f"approximate={word!r} must be {' or '.join(_APPROXIMATE)}")
@@ -149,7 +149,7 @@ def plan_gated_activation(
     Parameters
     ----------
     rows, columns : int
-        Of the result.
+        Rows and columns of the result.
     device : DeviceProps or str
         `amdattn.device_props()` for the bound device, or a known name such as "MI300X".
     **options
@@ -177,7 +177,7 @@ class GatedPlan(RunnablePlan[GatedProblem]):
     """A plan that can be run. Made by `plan_gated_activation`; see `Plan` for what it holds."""
 
     def operands(self, variant: str) -> Specs:
-        """Gate, up and out."""
+        """The gate, up and out."""
         p = self.problem
         rows = tuple(map(str, range(len(p.shape))))
         every = (*p.shape, p.columns), as_dtype(p.dtype), rows
@@ -190,16 +190,16 @@ class GatedPlan(RunnablePlan[GatedProblem]):
 
     @property
     def overwritten(self) -> frozenset[str]:
-        """A lane reads what it writes, and nothing else."""
+        """Operands that results may overwrite: a lane reads only what it writes."""
         return frozenset({"x", "up"} if self.problem.in_place else ())
 
     def operand(self, spec: OperandSpec, view: View) -> Operand:
-        """An address and the distance of rows, none where they have several."""
+        """The address and the distance of rows, or None if rows have several distances."""
         step = row_step(view)
         return Operand(view.address, {} if step is None else {"row": step})
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
-        """That rows do not lie at one distance, or too far apart."""
+        """Why an operand does not fit: its rows lie at several distances, or too far apart."""
         if not operand.strides:
             return "rows at several distances, which must be at one"
         step = operand.strides["row"]
@@ -208,7 +208,7 @@ class GatedPlan(RunnablePlan[GatedProblem]):
         return ""
 
     def run(self, gate: Any, up: Any, *, out: Any = None, stream: Any = None) -> Any:
-        """Run the plan on arrays of its shape, the gate and the factor each; see `silu_and_mul`."""
+        """Run the plan on a gate and a factor of its shape; see `silu_and_mul`."""
         views, handle = self.views_of({"gate": gate, "up": up}, stream)
         (result,) = self.execute(gate, views, (out,), "", handle)
         return result

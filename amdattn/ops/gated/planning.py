@@ -14,16 +14,16 @@ from amdattn.op.quotients import Reciprocal
 from amdattn.op.workspace import WorkspaceLayout
 from amdattn.ops.gated.problem import ACTIVATIONS, GatedProblem
 
-GATED_ACTIVATION = "gated_activation"  # of KernelSpec.op
-GRID = "tiles_of_chunks"  # of KernelSpec.grid: x = ceil(chunks of all rows / tile.chunks)
+GATED_ACTIVATION = "gated_activation"  # the value of KernelSpec.op
+GRID = "tiles_of_chunks"  # the value of KernelSpec.grid: x = ceil(chunks of all rows / tile.chunks)
 
-CHUNK = 8  # columns that a lane has next to each other
-# Clk at the peak clock, near what the performance model of the virtual device gives.
+CHUNK = 8  # neighbouring columns of a lane
+# Clk at the peak clock, near those of the performance model.
 _TRIP_CLK, _CHUNK_CLK = 300, 900
 
 
 def chunks_of_row(problem: GatedProblem) -> int:
-    """The last one may have fewer columns."""
+    """Chunks of a row; the last one may have fewer columns."""
     return -(-problem.columns // CHUNK)
 
 
@@ -60,14 +60,14 @@ def cost_clk(kernel: KernelSpec, problem: GatedProblem, props: DeviceProps) -> f
 def choices(
     problem: GatedProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[KernelChoice]:
-    """Every kernel that takes a problem."""
+    """All kernels that take a problem."""
     return kernel_choices(problem, props, rows, GATED_ACTIVATION, mismatches, cost_clk)
 
 
 def build(
     problem: GatedProblem, props: DeviceProps, choice: KernelChoice, choices: Choices[KernelChoice]
 ) -> Plan[GatedProblem]:
-    """The plan of a choice."""
+    """Make the plan of a choice."""
     kernel, chunks = choice.kernel, chunks_of_row(problem)
     reciprocal = Reciprocal.of(chunks)
     args: dict[str, Argument] = {

@@ -9,24 +9,24 @@ from amdattn import scalars
 from amdattn.dtypes import as_dtype
 from amdattn.scalars import INT32_MAX
 
-# By what the kernel calls them; `gelu_tanh` is the approximation of `gelu` by a tanh.
+# The kernel's names; `gelu_tanh` approximates `gelu` by a tanh.
 ACTIVATIONS = {"silu": 1, "gelu_tanh": 2, "gelu": 3}
 
 
 @dataclass(frozen=True)
 class GatedProblem:
-    """``f(gate) * up`` of rows.
+    """``f(gate) * up`` for rows.
 
     Parameters
     ----------
     shape : tuple of int
-        Of the gate but for the last axis; together the rows.
+        Shape of the gate without its last axis; all of these axes together are the rows.
     columns : int
     dtype : str
     activation : {"silu", "gelu", "gelu_tanh"}
         f.
     in_place : bool
-        Whether the result may be the gate or the factor, the same elements at the same places.
+        Whether the result may be the gate or the factor, with the same elements in the same places.
 
     Raises
     ------
@@ -59,7 +59,7 @@ class GatedProblem:
 
     @property
     def rows(self) -> int:
-        """Of the gate."""
+        """Rows of the gate."""
         return math.prod(self.shape)
 
     @property
@@ -69,7 +69,7 @@ class GatedProblem:
 
     @property
     def text(self) -> str:
-        """Every argument."""
+        """All arguments."""
         return (
             f"gated_activation {self.dtype}, rows={self.rows} columns={self.columns} "
             f"activation={self.activation} in_place={self.in_place}"
@@ -84,7 +84,7 @@ class GatedProblem:
 
     @property
     def flops(self) -> int:
-        """Of activations, an exponential and a quotient counted as one each, and products."""
+        """Operations; an exponential and a quotient of an activation count as one each."""
         return 5 * self.rows * self.columns
 
     @property

@@ -9,14 +9,14 @@ from amdattn.ops.gemm.problem import ADDENDS, FACTORS, GemmProblem
 
 # Values of the argument out_type.
 OUT_TYPES = {"float32": 0, "bfloat16": 1, "float16": 2}
-# Of the argument activation, without FACTORS.
+# Values of the argument activation, without FACTORS.
 ACTIVATIONS = {None: 0, "silu": 1, "gelu_tanh": 2, "gelu": 3}
 
 
 def arguments(
     problem: GemmProblem, kernel: KernelSpec, splits: int, columns: int, is_split: bool
 ) -> dict[str, Argument]:
-    """Of each field of the kernel's struct."""
+    """The value of each field of the kernel's struct."""
     return {
         "a": Address("a"),
         "b": Address("b"),
@@ -50,7 +50,7 @@ def arguments(
 
 
 def _addend(problem: GemmProblem) -> dict[str, Argument]:
-    """What is added to results, of products that are told apart in `_products`."""
+    """Fields of the array that is added to results, except those in `_products`."""
     if problem.adds is None:
         return {"addend": 0, "addend_stride": 0, "adds": 0, "beta": 0.0, "addend_batch": 0}
     return {
@@ -63,7 +63,7 @@ def _addend(problem: GemmProblem) -> dict[str, Argument]:
 
 
 def _products(problem: GemmProblem) -> dict[str, Argument]:
-    """From what is of a product to what is of the next one; 0 where groups follow each other."""
+    """Distances from one product to the next; 0 if groups follow each other."""
     has_rows, has_columns = bool(problem.of_rows), bool(problem.of_columns)
     has_results = bool(problem.of_results)
     return {
@@ -79,14 +79,14 @@ def _products(problem: GemmProblem) -> dict[str, Argument]:
 
 
 def _scale_batch(problem: GemmProblem, scale: str, rows: int) -> Argument:
-    """From the scales of a product to those of the next one."""
+    """The distance from the scales of a product to those of the next one."""
     if problem.scales_have_rows:
         return Stride(scale, "batch")
     return rows if getattr(problem, scale) == "row" else 0
 
 
 def _step(problem: GemmProblem, scale: str) -> Argument:
-    """From a scale to the next row's; of blocks, from a row of them to the next one."""
+    """The distance from the scale of a row, or from the scales of a row of blocks, to the next."""
     if problem.scales_have_rows:
         return Stride(scale, "row")
     return int(getattr(problem, scale) == "row")

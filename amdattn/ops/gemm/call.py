@@ -1,4 +1,4 @@
-"""A call of a product: what is given is read, looked up by what it is, and run."""
+"""A call of a product: it reads the arguments, looks up their plan, and runs it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def product(
     workspace: Any,
     stream: Any,
 ) -> Any:
-    """As `gemm` and `grouped_gemm`, of everything that they take."""
+    """Run a call of `gemm` or `grouped_gemm`, with all arguments of either."""
     if not _IMMUTABLE.issuperset(
         map(type, (alpha, activation, split_k, deterministic, beta, rms_eps))
     ):
@@ -108,7 +108,7 @@ def product(
         ordinal = inputs["a"].ordinal if inputs["a"].on_device else None
         read = AsGroupSizes(groups, inputs["a"].shape[0])
         inputs["group_sizes"] = read(group_sizes, "group_sizes", ordinal, handle)
-    if k == 0:  # the sums of no products, which those of a few zeros are too
+    if k == 0:  # empty sums, which equal those of a few zeros
         inputs |= {
             name: (few_zero_rows if is_by_k else few_zero_columns)(inputs[name])
             for name, is_by_k in (("a", a_by_k), ("b", b_by_k))
@@ -146,23 +146,25 @@ def product(
 
 
 def _packed_operands(a: Any, b: Any, dtype: Any) -> tuple[str, Any, Any]:
-    """The type of packed elements, "" if they are not; a and b, of which such are packed."""
+    """The type of packed elements, or ""; and a and b, packed if they hold such elements."""
     (a, of_a), (b, of_b) = as_packed(a), as_packed(b)
     of_bits = "" if dtype is None else as_dtype(dtype).name
     if of_bits and of_bits not in _PACKED:
         raise ValueError(
-            f"dtype={dtype!r} is of a and b that hold elements packed, as uint8; it must be one of "
+            f"dtype={dtype!r} is for a and b with packed elements, as uint8; it must be one of "
             f"{', '.join(_PACKED)}"
         )
     for name, found in (("a", of_a), ("b", of_b)):
         if found and of_bits and found != of_bits:
-            raise ValueError(f"{name} has dtype {found}; with dtype={of_bits!r} it must be as that")
+            raise ValueError(
+                f"{name} has dtype {found}; with dtype={of_bits!r} it must be the same"
+            )
         of_bits = of_bits or found
     return of_bits, a, b
 
 
 def _mx_length(inputs: dict[str, View], of_bits: str, *lengths: int) -> tuple[int, ...]:
-    """K of a and of b by the lengths of their rows."""
+    """The k of a and of b, from the lengths of their rows."""
     if of_bits:
         for name in "ab":
             if inputs[name].dtype.name != "uint8":
@@ -190,7 +192,7 @@ def _mx_length(inputs: dict[str, View], of_bits: str, *lengths: int) -> tuple[in
 def _leading(
     a: tuple[int, ...], b: tuple[int, ...], has_groups: bool
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Axes of a and of b in front of their rows and columns: none, a batch, or groups of b."""
+    """Axes of a and b in front of rows and columns: none, a batch, or the groups of b."""
     if has_groups:
         if len(a) != 2:
             raise ValueError(f"a has shape {a}; with groups it must have 2 dimensions")
@@ -206,7 +208,7 @@ def _leading(
 
 
 def _groups_of(sizes: Any, a: tuple[int, ...], stream: int) -> tuple[int, ...]:
-    """How many there are by their sizes, where b does not tell."""
+    """The number of groups by `group_sizes`, if b does not tell."""
     shape = as_view(private(sizes, "group_sizes", nested=False), "group_sizes", stream).shape
     if len(a) != 2:
         raise ValueError(f"a has shape {a}; with groups it must have 2 dimensions")
@@ -216,12 +218,12 @@ def _groups_of(sizes: Any, a: tuple[int, ...], stream: int) -> tuple[int, ...]:
 
 
 def _addend(inputs: dict[str, View], c: Any, beta: float, residual: Any, stream: int) -> str | None:
-    """Which of the two there is; it joins the inputs."""
+    """Which of c and residual was given; adds it to the inputs."""
     if c is None:
         if beta != 1:
             raise ValueError(f"beta={beta} is the factor of c, which was not given")
     elif residual is not None:
-        raise ValueError("c and residual were given; there may be one of them")
+        raise ValueError("c and residual were given; only one of them may be")
     elif beta != 0:
         inputs["c"] = as_view(c, "c", stream)
         return "c"
@@ -266,14 +268,14 @@ def _dtype_name(dtype: Any) -> str:
 
 
 def _row_step(view: View) -> int:
-    """Elements between rows on the device."""
-    if not view.on_device:  # copied along, or made compact: then rows lie k elements apart
+    """The distance of rows on the device, in elements."""
+    if not view.on_device:  # it is copied or made compact, and rows then lie k elements apart
         return view.shape[-1]
     return view.strides[-2] if view.shape[-2] > 1 else 0
 
 
 def _is_aligned(view: View, is_by_k: bool) -> bool:
-    """What GemmProblem.aligned says of a or b."""
+    """The value of GemmProblem.aligned for a or b."""
     step, address = _row_step(view), view.address if view.on_device else 0
     least = view.shape[-1] if is_by_k and view.shape[-2] > 1 else 0
     batch = view.strides[0] if len(view.shape) == 3 and view.shape[0] > 1 else 0
@@ -286,7 +288,7 @@ def _is_aligned(view: View, is_by_k: bool) -> bool:
 
 
 _PACKED = tuple(dtype.name for dtype in PACKED)
-# Of results without elements, which every kernel would make.
+# The plan of results without elements; no kernel is launched.
 _ANY_ROWS = 8
-# What a call may be looked up by: values that are equal only to what is the same.
+# Keys of a call's plan: values that compare equal only if they mean the same.
 _IMMUTABLE = frozenset({int, float, bool, str, type(None)})

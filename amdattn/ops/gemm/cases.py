@@ -31,7 +31,7 @@ class GemmCase(Case[GemmProblem]):
     """``a @ b^T`` on random inputs."""
 
     def inputs(self, seed: int | Sequence[int]) -> dict[str, NDArray[Any]]:
-        """Random ones; where parts are added in any order, of which every order has one sum."""
+        """Random inputs. If parts are added in any order, every order gives the same sum."""
         problem, rng = self.problem, np.random.default_rng(seed)
         types = {"a": problem.dtype, "b": problem.b_dtype, "bias": problem.bias_dtype}
         types |= dict.fromkeys(ADDENDS, problem.out_dtype)
@@ -53,12 +53,12 @@ class GemmCase(Case[GemmProblem]):
 
 
 def mx_scales(rng: np.random.Generator, shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """Of powers of 2 from 1/16 to 16."""
+    """Scales that are powers of 2 from 1/16 to 16."""
     return rng.integers(123, 132, shape, np.uint8)
 
 
 def group_sizes(rng: np.random.Generator, problem: GemmProblem) -> NDArray[np.int32]:
-    """Rows of groups, which have all of them: anything, also none."""
+    """Sizes of groups that hold all rows: any numbers, 0 among them."""
     rows = problem.k if problem.groups_share_k else problem.m
     ends = np.sort(rng.integers(0, rows + 1, problem.groups - 1))
     return np.diff(ends, prepend=0, append=rows).astype(np.int32)
@@ -67,14 +67,14 @@ def group_sizes(rng: np.random.Generator, problem: GemmProblem) -> NDArray[np.in
 def values(
     rng: np.random.Generator, shape: tuple[int, ...], problem: GemmProblem
 ) -> NDArray[np.float32]:
-    """Normally distributed; whole numbers, if parts are added in any order."""
+    """Normally distributed numbers; whole numbers if parts are added in any order."""
     if problem.deterministic:
         return rng.standard_normal(shape, np.float32)
     return rng.integers(-4, 5, shape).astype(np.float32)
 
 
 def expected(case: GemmCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
-    """Out in float64, of every product."""
+    """The results of every product, in float64."""
     problem = case.problem
     if not problem.are_several:
         return {"out": _expected(problem, inputs)}
@@ -86,7 +86,7 @@ def expected(case: GemmCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Ex
 def products(
     problem: GemmProblem, inputs: Mapping[str, NDArray[Any]]
 ) -> Iterator[dict[str, NDArray[Any]]]:
-    """Inputs of each product of a launch that has results, as those of a launch of its own."""
+    """Inputs of each product of a launch that has results, as if it were a launch of its own."""
     sizes = inputs.get("group_sizes", np.full(problem.products, problem.m))
     ends = np.cumsum(sizes)
     for i, (end, rows) in enumerate(zip(ends, sizes, strict=True)):
@@ -104,7 +104,7 @@ def products(
 
 
 def _expected(problem: GemmProblem, inputs: Mapping[str, NDArray[Any]]) -> Expected:
-    """Of one; wrong by its rounding, and by that of float32 sums in any order."""
+    """The results of one product, and their error: one rounding, and float32 sums in any order."""
     if problem.is_mx:
         a, b = (mx.values(inputs[x], inputs[f"scale_{x}"], problem.dtype) for x in "ab")
     else:
@@ -144,7 +144,7 @@ def _expected(problem: GemmProblem, inputs: Mapping[str, NDArray[Any]]) -> Expec
 def _multiplied(
     inputs: Mapping[str, NDArray[Any]], name: str, is_by_k: bool
 ) -> NDArray[np.float64]:
-    """An operand by rows, times its scales."""
+    """An operand stored by rows, times its scales."""
     found: NDArray[np.float64] = inputs[name].astype(np.float64)
     found = found.T if is_by_k else found
     scales = inputs.get(f"scale_{name}")
@@ -156,7 +156,7 @@ def _multiplied(
 def _of_blocks(
     a: NDArray[np.float64], b: NDArray[np.float64], scale_a: NDArray[Any], scale_b: NDArray[Any]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sums of blocks, each times its scales; and the same of magnitudes."""
+    """Sums of blocks, each times its scales, and the same for magnitudes."""
     rows = scale_b.astype(np.float64).repeat(BLOCK, 0)[: len(b)]
     sums, sizes = np.zeros((len(a), len(b))), np.zeros((len(a), len(b)))
     for block, scale in enumerate(scale_a.astype(np.float64).T):
@@ -194,7 +194,7 @@ _NOTHING_LEFT = -2000.0  # all of them are -0 here, in float64
 
 # -- cases -----------------------------------------------------------------------------------------
 
-# Around tiles and around lines of k, with and without parts; of every kernel.
+# Sizes around those of tiles and of lines of k, with and without parts, for every kernel.
 _CASES: tuple[tuple[int, int, int, dict[str, Any]], ...] = (
     (1, 1, 8, {}),
     (19, 70, 200, {"bias": True, "out_dtype": "float32"}),
@@ -254,7 +254,7 @@ _ACTIVATIONS = tuple(
 
 
 def cases(row: KernelSpec | None) -> Iterator[GemmCase]:
-    """Of a kernel at sizes that fit no tile; or of the kernels that plans choose."""
+    """Cases of a kernel at sizes that fit no tile, or of the kernels that plans choose."""
     if row is None:
         for m, n, k, options in (
             *(*_CASES, _ODD, *_ACTIVATIONS, *_LAYOUTS),
@@ -292,7 +292,7 @@ def cases(row: KernelSpec | None) -> Iterator[GemmCase]:
 
 
 def larger(on_gpu: bool) -> Iterator[GemmCase]:
-    """A layer of decoding, as a gated activation has it."""
+    """A layer of decoding with a gated activation."""
     sizes = (64, 7168, 4096) if on_gpu else (17, 700, 1024)
     yield GemmCase(GemmProblem(*sizes, activation="silu_and_mul", bias=True))
 

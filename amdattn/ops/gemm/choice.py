@@ -17,8 +17,8 @@ class Choice:
     Attributes
     ----------
     passes : int
-        How often B comes from HBM, once for each tile of m, if workgroups are apart; 1 where the
-        last level cache holds it.
+        How often B is read from HBM: once for each tile of m if workgroups are apart, and once if
+        the last level cache holds it.
     """
 
     kernel: KernelSpec
@@ -36,7 +36,7 @@ class Choice:
         cost: Cost,
         props: DeviceProps,
     ) -> Choice:
-        """Of a product on a device."""
+        """Make the choice of a product on a device."""
         tile_m: int = kernel.tile["m"]
         is_held = problem.b_rows * problem.k * problem.element_bytes <= props.mall_bytes
         passes = 1 if is_held else -(-problem.m // tile_m)
@@ -44,5 +44,5 @@ class Choice:
 
     @property
     def facts(self) -> dict[str, object]:
-        """What tells it from the others."""
+        """The facts that distinguish it from other choices."""
         return {"kernel": self.kernel.name, "columns": self.columns, "splits": self.splits}

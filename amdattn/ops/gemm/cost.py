@@ -1,10 +1,10 @@
-"""What a matrix product costs, for planning: modelled clocks, every constant of it in here.
+"""The cost of a matrix product, for planning: modelled clocks, with all of their constants.
 
-They only decide between ways to do the same work. Except where said, they were fitted to what the
-performance model of the virtual device gives for the shipped kernels on an MI300X, at the peak
-clock, at which kernels that wait for memory run. Rates, queues, latencies and matrix instructions
-are the device's own; what is fitted is taken to be the same on every architecture
-(docs/studies/gemm-design.md has the errors).
+The estimates only decide between ways to do the same work. Unless a comment says otherwise,
+constants were fitted to the performance model's times of the shipped kernels on an MI300X, at the
+peak clock, at which kernels that wait for memory run. Rates, queues, latencies and matrix
+instructions are those of the device; fitted constants are taken to be the same on every
+architecture (docs/studies/gemm-design.md has the errors).
 """
 
 from __future__ import annotations
@@ -19,42 +19,42 @@ from amdattn.ops.gemm import grids, tile_cost
 from amdattn.ops.gemm.estimate import Estimate, Estimator, memory_rates
 from amdattn.ops.gemm.problem import WORD_BYTES, GemmProblem
 
-_LOAD_CLK = 80  # of a load, beside the latency of HBM
+_LOAD_CLK = 80  # time of a load beside the latency of HBM
 _LOAD_BYTES = 1024  # 16 a lane
-# From dispatch to the first rows and from the last ones to the end, with one fragment; for every
-# wave that is started; for each fragment; where waves of a workgroup add up their sums.
+# The time from dispatch to the first rows and from the last ones to the end, with one fragment; for
+# each wave that is started; for each fragment; and if waves of a workgroup add up their sums.
 _START_CLK, _WAVE_CLK, _FRAGMENT_CLK, _EXCHANGE_CLK = 2000, 5.2, 255, 543
-# Of the matrix instructions that loads in the queue's way keep waiting, what nothing hides; and the
-# operations of those for a fragment and 8 elements a lane.
+# The part of the matrix instructions' time that nothing hides if they wait for queued loads; and
+# their operations for a fragment and 8 elements a lane.
 _BLOCKED_LOSS, _MATRIX_FLOPS = 0.45, 2 * 16 * 16 * 32
-# Of 8-bit elements: two instructions for a load, which take as long on every architecture.
+# For 8-bit elements: two instructions for each load, which take equally long everywhere.
 _MATRIX_CLK_OF_8_BITS = 32
-# HBM, the L2 and the loads of a CU overlap: the greatest counts, and more the nearer others are.
+# HBM, the L2 and the loads of a CU overlap: the largest time counts, and more if others are near.
 _OVERLAP = 10
-# Of what CUs that have one workgroup more than others load when those are done.
+# The part of their loads that CUs with one workgroup more make after the others have ended.
 _ALONE = 0.14
-# How often A is brought for each time that all of it is asked for, where workgroups that share a CU
-# go on at paces of their own and the L2 does not hold what they are apart.
+# How often A is read for each time that all of it is asked for, if workgroups of a CU are apart
+# from each other and the L2 does not hold what lies between them.
 _PACES = 1.3
-# Of start and end of a workgroup that has a CU to itself, what no other CU's hides.
+# The part of start and end of a workgroup alone on its CU that other CUs do not hide.
 _IN_TURN = 0.8
-# Parts along k: written through, counted, read again by the last one to arrive, for each part and
-# fragment; or added in memory, where only the sum is read.
+# Parts along k: sums are written through, counted, and read again by the last one to arrive, for
+# each part and fragment; or they are added in memory, and only the sum is read.
 _SPLIT_CLK, _PART_CLK = 2360, 11
 _ADD_CLK, _ADDED_CLK = 1810, 6.2
-# A sum of what is in the estimate is not above it by rounding, either.
+# Rounding does not make the sum of the estimate's terms larger than the estimate.
 _SURELY = 1 - 1e-9
-# The kernels that load element by element, in comparison.
+# Kernels that load element by element, compared with the others.
 _ELEMENT_FACTOR = 3.6
-# All that they take of operands that are stored by k, in which the estimate misses more: what they
-# take is 0.7 to 1.9 times that without this factor. With it they are rarely slower than what they
-# are taken instead of.
+# Their factor for operands that are stored by k, where estimates are less exact: without it, these
+# kernels take 0.7 to 1.9 times the estimate. With it they are rarely slower than the kernels that
+# they replace.
 _BY_K_FACTOR = 1.5
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Clocks of the slowest XCD, and what they are made of."""
+    """Clocks of the slowest XCD, and their parts."""
 
     clk: float
     memory_clk: float  # HBM
@@ -79,10 +79,10 @@ class Cost:
 
 
 def floor(problem: GemmProblem, props: DeviceProps) -> tuple[float, str]:
-    """What no kernel can beat, in us, by calculation; and what takes so long.
+    """The time that no kernel can beat, in us, by calculation; and what bounds it.
 
-    Every byte through HBM once, or every multiplication on a matrix unit at the greatest clock. A
-    launch is not counted, as in the estimate.
+    Either every byte goes through HBM once, or every multiplication runs on a matrix unit at the
+    greatest clock, whichever takes longer. A launch is not counted, as in the estimate.
     """
     bytes_us, matrix_us = _floors(problem, props)
     return max(
@@ -92,17 +92,17 @@ def floor(problem: GemmProblem, props: DeviceProps) -> tuple[float, str]:
 
 
 def _floors(problem: GemmProblem, props: DeviceProps) -> tuple[float, float]:
-    """What its bytes take, and its multiplications, in us."""
+    """The times of its bytes and of its multiplications, in us."""
     of_clk = props.architecture.matrix_flops_per_clk * problem.matrix_rate
     flops_per_us = 1000 * props.num_cus * of_clk * props.peak_clock_ghz
     return problem.nbytes / props.hbm_bytes_per_ns / 1000, problem.flops / flops_per_us
 
 
 def clock_of(problem: GemmProblem, props: DeviceProps) -> float:
-    """The clock that all kernels of a problem are compared at, in GHz.
+    """The clock at which all kernels of a problem are compared, in GHz.
 
-    The greatest, at which what waits for memory runs; what matrix units bound even there leaves
-    less of it.
+    It is the greatest clock, unless matrix units bound the product even there: then it is the clock
+    that the chip sustains.
     """
     bytes_us, matrix_us = _floors(problem, props)
     return props.peak_clock_ghz if bytes_us >= matrix_us else props.sustained_clock_ghz
@@ -117,16 +117,16 @@ def cost(
 
 
 def cost_of(estimate: Estimate, problem: GemmProblem, props: DeviceProps) -> Cost:
-    """The same of an estimate that is there, at the problem's clock."""
+    """The cost of a given estimate, at the problem's clock."""
     return Cost(*estimate, *floor(problem, props), clock_of(problem, props))
 
 
 def estimator(
     problem: GemmProblem, kernel: KernelSpec, props: DeviceProps, clock_ghz: float
 ) -> Estimator:
-    """What estimates of a problem on a device by one member have in common is worked out here.
+    """The estimator of one member; it computes what all estimates have in common.
 
-    Times of memory are ns: how many clk they are depends on the clock.
+    Times of memory are in ns, so their clk depend on the clock.
     """
     if grids.has_windows(kernel):
         return tile_cost.estimator(problem, kernel, props, clock_ghz)
@@ -139,13 +139,13 @@ def estimator(
     at_once, _ = workgroups_per_cu(kernel, props)
     hbm_bytes_per_clk, mall_bytes_per_clk = memory_rates(props, clock_ghz)
 
-    # Loads are of whole fragments; of rows that do not exist they bring nothing.
+    # Loads bring whole fragments; for rows that do not exist they bring nothing.
     waves = kernel.workgroup[0] // LANES_PER_WAVE
     tile: int = kernel.params["mfma"]
     step: int = kernel.params["step"]
     depth: int = kernel.params["steps_in_flight"]
     k_of_step = step * kernel.params["waves_k"]
-    # Loads of a step that make a fragment.
+    # Loads of a step for one fragment.
     parts = step * tile * problem.element_bytes // _LOAD_BYTES
     fragments = tile_m * tile_n // tile**2
     loads_of_step = parts * (tile_m + tile_n) // tile
@@ -163,12 +163,12 @@ def estimator(
 
     fixed_of_one: float = _START_CLK + _FRAGMENT_CLK * fragments + _EXCHANGE_CLK * (waves > 1)
     at_all, each = (_SPLIT_CLK, _PART_CLK) if problem.deterministic else (_ADD_CLK, _ADDED_CLK)
-    # Results are in the L2 until the end, which lasts until HBM has them.
+    # Results stay in the L2 until the end, and the launch lasts until HBM has them.
     products = problem.products
     written = products * m * n * WORD_BYTES / num_xcds / hbm_bytes_per_clk
     by_elements = kernel.accepts["k_multiple"] == 1
     factor = _ELEMENT_FACTOR if by_elements else 1
-    # What a load asks the L2 for: a line, of rows that begin within one two.
+    # Lines that a load asks the L2 for: one, or two for rows that begin within a line.
     lines_bytes = row_bytes * (1 if by_elements else grids.lines_of_step(row_bytes))
     of_all = _BY_K_FACTOR if by_elements and any(problem.by_k) else 1
     k, queue, simds_per_cu = problem.k, arch.vmem_queue, arch.simds_per_cu
@@ -178,7 +178,7 @@ def estimator(
     l2_write_bytes_per_clk, deterministic = arch.l2_write_bytes_per_clk, problem.deterministic
 
     def memory_clk(columns: int) -> float:
-        """Each XCD reads its rows of B, and all of A."""
+        """Clocks of HBM: each XCD reads its rows of B and all of A."""
         rows = -(-n // (columns * num_xcds)) * columns * operands_of_column
         return products * (min(rows, b_rows) + m) * row_bytes / hbm_bytes_per_clk
 
@@ -207,7 +207,7 @@ def estimator(
         beside = at_a_time / read_a  # tiles of n that begin together
         rows_of_b = columns * operands_of_column
         if beside < wide and (m + beside * rows_of_b) * row_bytes > l2_bytes:
-            # They share A, which those of the next round bring once more.
+            # They share A, and the tiles of the next round read it once more.
             rounds, last = divmod(wide * read_a, at_a_time)
             times = rounds * min(beside, 1) + min(last / read_a, 1)
             if resident > 1:
@@ -215,18 +215,18 @@ def estimator(
             of_mall = products * (m * times + rows_of_b * wide) * row_bytes / mall_bytes_per_clk
             memory = max(memory, of_mall)
         matrix = of_simd * steps * parts * fragments * matrix_clk
-        # Of a CU with more workgroups than it holds, each one's own time, one after the other; the
-        # first start and the last end are counted below.
+        # On a CU with more workgroups than it holds, they run one after the other; the first start
+        # and the last end are counted below.
         own = latency / min(queue, under_way) + (fixed_of_one + split) * (of_cu > at_once)
         in_turn = own * of_cu / at_once if of_cu > at_once else 0.0
-        # A wave that cannot issue its next load makes no matrix instructions meanwhile.
+        # A wave that cannot issue its next load issues no matrix instructions meanwhile.
         blocked = 1 - min(queue / (resident * under_way), 1)
         loads = max(of_cu * latency / asking, through_l1, in_turn)
         loads += _BLOCKED_LOSS * blocked * matrix
         alone = 0.0
         if full and late:
-            # CUs with one more get more of HBM's bytes only if they ask for more. What is left of
-            # that one when the others are done, they load with HBM to themselves.
+            # CUs with one workgroup more get more of HBM's bytes only if they ask for more. When
+            # the others have ended, they load the rest with HBM to themselves.
             of_others = min(queue, min(full, at_once) * under_way)
             left = max(of_cu - full * asking / of_others, 0)
             alone = left * max(own - late * memory / workgroups, 0)
@@ -234,7 +234,7 @@ def estimator(
         powers = memory_and_alone**_OVERLAP + loads**_OVERLAP + through_l2**_OVERLAP
         stream: float = powers ** (1 / _OVERLAP)
         if at_once == 1 < of_cu:
-            # One round of workgroups after the other, each by what is slowest in it.
+            # Rounds of workgroups run one after the other; each lasts as long as its slowest part.
             of_one = max(own - fixed_of_one - split, through_l1 / of_cu)
             of_each = max(memory, through_l2) / workgroups
             turns = full * max(of_one, of_each * cus) + (late > 0) * max(of_one, of_each * late)

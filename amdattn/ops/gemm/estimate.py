@@ -1,4 +1,4 @@
-"""What the cost of a member of a family is told by."""
+"""Estimates of the cost of a member of a family."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from amdattn.arch.props import DeviceProps
 
 
 class Estimate(NamedTuple):
-    """Clocks of the slowest XCD, and what they are made of: see `Cost`."""
+    """Clocks of the slowest XCD, and their parts: see `Cost`."""
 
     clk: float
     memory_clk: float
@@ -19,12 +19,12 @@ class Estimate(NamedTuple):
 
 
 class Estimator(NamedTuple):
-    """What a member costs, by parts and columns of a tile; a plan asks for some 50 of 200.
+    """Costs of a member by parts and columns of a tile; a plan computes some 50 of 200.
 
     Attributes
     ----------
     at_least : callable
-        Clocks that the estimate is not below, nor that of any more parts, and quickly known.
+        A lower bound of the estimate for as many parts or more, which is quick to compute.
     estimate : callable
     """
 
@@ -34,6 +34,6 @@ class Estimator(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def memory_rates(props: DeviceProps, clock_ghz: float) -> tuple[float, float]:
-    """Bytes a clk that HBM, and the last level cache, have for an XCD."""
+    """Bytes in a clk from HBM, and from the last level cache, for one XCD."""
     clk_per_ns = props.num_xcds * clock_ghz
     return props.hbm_bytes_per_ns / clk_per_ns, props.mall_bytes_per_ns / clk_per_ns

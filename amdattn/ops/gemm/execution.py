@@ -46,7 +46,7 @@ class GemmPlan(RunnablePlan[GemmProblem]):
         return grids.splits_of(self.problem, self.kernel, self.launches[0].grid)
 
     def operands(self, variant: str) -> Specs:
-        """A, b, and what else there is, in the order of `run`."""
+        """A, b and the optional operands, in the order of `run`."""
         p = self.problem
         shapes, batch = p.input_shapes, ("batch",)
         rows = (*batch[: len(p.of_rows)], "row")
@@ -111,16 +111,16 @@ class GemmPlan(RunnablePlan[GemmProblem]):
 
     @property
     def overwritten(self) -> frozenset[str]:
-        """What is added to results may be where they go."""
+        """The array that is added to results may be overwritten by them."""
         return frozenset() if self.problem.adds is None else frozenset({self.problem.adds})
 
     def operand(self, spec: OperandSpec, view: View) -> Operand:
-        """An address and the distances of rows and batches, 0 where there is one."""
+        """The address, and the distances of rows and batches, 0 if there is only one."""
         axes = zip(spec.axes, view.strides, view.shape, strict=False)
         return Operand(view.address, {name: step if n > 1 else 0 for name, step, n in axes})
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
-        """What in the address or row stride of a and b the kernel cannot take."""
+        """The reason why the kernel cannot take the address or row stride of a or b."""
         if spec.name.startswith("scale") and self.problem.has_blocks:
             return scales_misfit(operand)
         if spec.name.startswith("scale") and self.problem.is_mx:
@@ -139,7 +139,7 @@ class GemmPlan(RunnablePlan[GemmProblem]):
         return align <= WORD_BYTES
 
     def _overlap(self, spec: OperandSpec, operand: Operand) -> str:
-        """What is stored by k ends where its last row does: all others have to end before."""
+        """Arrays stored by k end with their last row, so all other rows must end before it."""
         stride = operand.strides["row"]
         is_by_k = self.problem.by_k["ab".index(spec.name)]
         rows, columns = spec.shape[-2:]
@@ -173,12 +173,13 @@ class GemmPlan(RunnablePlan[GemmProblem]):
         Parameters
         ----------
         workspace : device array, optional
-            Of `new_workspace`, or compact, of at least ``plan.workspace.total_bytes`` bytes, with
-            counters of 0, and partial sums of 0 if the plan is not deterministic. A run leaves them
-            0. After one that was aborted or faulted the next run sets them right, for graphs the
-            wait that reports the failure: see `clear_workspace` for what they need besides. Runs at
-            the same time need workspaces of their own. While a graph is captured it must be given
-            if the plan has one; plans of other counters then cannot use it.
+            Made by `new_workspace`, or a compact array of at least ``plan.workspace.total_bytes``
+            bytes whose counters are 0, and whose partial sums are 0 if the plan is not
+            deterministic. A run leaves them 0. After a run that was aborted or faulted, the next
+            run resets them; for graphs, the wait that reports the failure does (see
+            `clear_workspace`). Runs at the same time need separate workspaces. While a graph is
+            captured, a plan with a workspace needs one from the caller; plans with other counters
+            cannot use it afterwards.
         """
         views, handle = self.views_of(
             {
@@ -198,7 +199,7 @@ def _read_scales(problem: GemmProblem, rows: tuple[int, ...]) -> HostCheck | Non
 
 
 def planned(problem: GemmProblem, props: DeviceProps, tuned: Tuned | None) -> GemmPlan:
-    """As `planning.plan_gemm` plans, but the reasons are worked out when they are asked for."""
+    """The plan of `planning.plan_gemm`; its reasons are computed when they are asked for."""
     choice = planning.choose(problem, props, manifest.kernels(), tuned)
     plan = GemmPlan.of(planning.unexplained(problem, props, choice))
     del plan.__dict__["reasons"]
@@ -207,7 +208,7 @@ def planned(problem: GemmProblem, props: DeviceProps, tuned: Tuned | None) -> Ge
 
 
 def misalignment(operand: Operand, kernel: KernelSpec) -> str:
-    """What in the address or row stride of a or b the kernel cannot take, or ""."""
+    """The reason why the kernel cannot take the address or row stride of a or b, or ""."""
     align = kernel.accepts["pointer_align_bytes"]
     if operand.address % align:
         return f"address {operand.address:#x}, which must be a multiple of {align} bytes"

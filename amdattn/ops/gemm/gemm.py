@@ -38,58 +38,60 @@ def gemm_nt(
     ----------
     a : array, bfloat16, float16 or one of the device's 8-bit floats, (m, k)
         numpy (with ml_dtypes), `DeviceArray`, or an array of any library with ``__dlpack__``,
-        ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the device
-        rows at any distance, elements of a row next to each other; on the host any strides.
-        8-bit floats are float8_e4m3fnuz and float8_e5m2fnuz on gfx942, float8_e4m3fn and
+        ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the device, rows may
+        lie at any distance and the elements of a row lie next to each other; on the host, strides
+        are free. 8-bit floats are float8_e4m3fnuz and float8_e5m2fnuz on gfx942, float8_e4m3fn and
         float8_e5m2 on gfx950.
     b : array, like a, (n, k)
-        Where a has 8 bits, of either of these types.
-        With an activation that ends in "_and_mul" (2 n, k): rows of the gate, then of up.
+        If a has 8 bits, b has either of these types. With an activation that ends in "_and_mul", b
+        is (2 n, k): the rows of the gate, then those of up.
     out : array, (m, n), optional
-        Written instead of a new array. It may be `c` or `residual` itself, which is overwritten
-        then, and shares no memory with other inputs.
+        Results are written here instead of to a new array. It may be `c` or `residual` itself,
+        which is then overwritten; it shares no memory with other inputs.
     bias : array, like a, or, where a has 8 bits, like out, (rows of b,), optional
     alpha : float
     activation : str, optional
         "silu": x * sigmoid(x); "gelu_tanh": x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3)));
-        "gelu": x times the normal distribution function. In float32, before the one rounding; of
-        -inf -0, of inf inf.
-        "silu_and_mul", "gelu_tanh_and_mul" and "gelu_and_mul" are ``f(x[:, :n]) * x[:, n:]`` of
-        ``x = alpha * a @ b^T + bias``, as of the gate and the up projection of an MLP.
+        "gelu": x times the normal distribution function. Activations are computed in float32,
+        before the one rounding; -inf gives -0 and inf gives inf. "silu_and_mul",
+        "gelu_tanh_and_mul" and "gelu_and_mul" are ``f(x[:, :n]) * x[:, n:]`` with
+        ``x = alpha * a @ b^T + bias``, the gate and the up projection of an MLP.
     out_dtype : optional
-        bfloat16, float16 or float32; that of `out`, or else of `a`, of 8 bits bfloat16.
+        bfloat16, float16 or float32. It defaults to the type of `out`, or else to that of `a`, or
+        to bfloat16 if a has 8 bits.
     split_k : int
-        Parts that k is summed in by different workgroups; 0: the plan chooses.
+        Number of parts along k, which different workgroups sum; 0 lets the plan choose.
     deterministic : bool
-        Parts are added in their order, whoever arrives first: the same bits every time. False: by
-        float32 atomic additions in memory, in any order.
+        True: parts are added in their order, whichever arrives first, so that the bits are the same
+        every time. False: float32 atomics add them in memory, in any order.
     scale_a, scale_b : array, float32, optional
-        Of 8-bit operands: what a and b are multiplied by, in float32, behind the sums. With one
-        element all of it; of shape (rows,) or (rows, 1), each row by its own. Of e4m3 in blocks of
-        128 elements of k, too, the last one shorter: scale_a (m, ceil(k / 128)) of each row, and
-        scale_b (ceil(rows of b / 128), ceil(k / 128)) of each 128 rows. Then sums of a block are
-        multiplied by scale_a * scale_b, which is rounded to float32, and added.
+        Factors of 8-bit operands, applied to the sums in float32. An array of one element scales
+        the whole operand; one of shape (rows,) or (rows, 1) scales each row. e4m3 operands may also
+        have scales for blocks of 128 elements of k, of which the last may be shorter: scale_a is
+        (m, ceil(k / 128)), for each row, and scale_b is (ceil(rows of b / 128), ceil(k / 128)), for
+        each 128 rows. The sum of a block is then multiplied by scale_a * scale_b, which is rounded
+        to float32, and is added.
 
-        Or, on gfx950, uint8 (or float8_e8m0fnu) of both, (m, k / 32) and (rows of b, k / 32): OCP
-        MX formats. a and b are of one type, float8_e4m3fn, float8_e5m2 or `dtype`, k is a multiple
-        of 128, and on the device rows of scales are multiples of 4 bytes apart. `quantize_mx` makes
-        such operands.
+        On gfx950 both may instead be uint8 (or float8_e8m0fnu), (m, k / 32) and
+        (rows of b, k / 32), for the OCP's MX formats. a and b then have one type, float8_e4m3fn,
+        float8_e5m2 or `dtype`; k is a multiple of 128, and on the device rows of scales are
+        multiples of 4 bytes apart. `quantize_mx` makes such operands.
     c : array, like out, optional
-        Not where half of b are factors.
+        Added before the activation; not allowed with an activation that ends in "_and_mul".
     beta : float
-        Factor of c; 0: c is not read.
+        Factor of c. With 0, c is not read.
     residual : array, like out, optional
-        There is one of the two, or none.
+        Added after the activation; not allowed together with `c`.
     dtype : optional
-        float4_e2m1fn, float6_e2m3fn or float6_e3m2fn: what a and b hold packed, as uint8 of k / 2
-        or k * 3 / 4 bytes of a row, the first element in the lowest bits. On the host arrays of
-        ml_dtypes' elements are taken, too, which are packed then.
+        float4_e2m1fn, float6_e2m3fn or float6_e3m2fn: the type of the elements that a and b hold
+        packed, as uint8 with k / 2 or k * 3 / 4 bytes in a row and the first element in the lowest
+        bits. On the host, arrays of ml_dtypes' elements are accepted too, and are packed.
     rms_eps : float, optional
-        Rows of a are divided by ``sqrt(mean(a^2) + rms_eps)``, as `rms_norm` does, whose weight, of
-        columns of a, b holds as a factor: ``b * weight``. a is read as it is; in float32, sums are
-        multiplied by the inverse of the root. Rows whose squares do not fit float32 are 0, of rows
-        with an infinity all is NaN. For bfloat16 and float16, and few rows: of many it is slower
-        than `rms_norm` and a product.
+        Divides rows of a by ``sqrt(mean(a^2) + rms_eps)``, as `rms_norm` does. The norm's weight
+        has to be a factor of b already: ``b * weight``. a is not rounded; the sums are multiplied
+        by the inverse of the root in float32. Rows whose squares do not fit float32 give 0, and
+        rows with an infinity give NaN. Use it for bfloat16 and float16 with few rows; with many
+        rows it is slower than `rms_norm` and a product.
     workspace : device array, optional
         See `GemmPlan.run`.
     stream : hipStream_t, optional
@@ -136,29 +138,29 @@ def gemm(
     workspace: Any = None,
     stream: Any = None,
 ) -> Any:
-    """`gemm_nt` of operands as they are stored; what is not told here is as there.
+    """`gemm_nt` for operands in any layout; arguments not described here are the same.
 
-    Arrays with an axis in front of these are a batch of products, of one launch.
+    Arrays with one more axis in front are a batch of products, which one launch computes.
 
-    With a linear layer ``y = x @ w^T`` of a w of (out, in), ``gemm(dy, w, layout="nn")`` is the
+    For a linear layer ``y = x @ w^T`` with w of (out, in), ``gemm(dy, w, layout="nn")`` is the
     gradient of x, and ``gemm(dy, x, layout="tn")`` that of w.
 
     Parameters
     ----------
-    a : array, bfloat16 or float16, of "nt" also of 8 bits, (m, k), or (k, m) with layout="tn"
+    a : array, bfloat16 or float16, or of 8 bits with "nt", (m, k), or (k, m) with layout="tn"
     b : array, like a, (n, k), or (k, n) with layout="nn" and "tn"
-        With an activation that ends in "_and_mul" 2 n instead of n.
+        With an activation that ends in "_and_mul", b has 2 n instead of n.
     layout : str
-        "nt", "nn" or "tn": of a and of b "n" as a product takes it, "t" transposed.
+        "nt", "nn" or "tn", with one letter each for a and b: "n" for (m, k) and (k, n), "t" for the
+        transposed array.
 
-        What is stored by k, b of "nn" and both of "tn", has an even number of columns, and rows at
-        multiples of 4 bytes that do not overlap, or else a kernel takes it that loads single
-        elements, as it does of products with few tiles. Those with few rows have no kernels of
-        their own for "nn" and "tn".
+        Operands stored by k (b of "nn", both of "tn") need an even number of columns, and rows at
+        multiples of 4 bytes that do not overlap. A kernel that loads single elements computes all
+        other products, and those with few tiles. "nn" and "tn" have no kernels for few rows.
 
-    Of batches everything has the axis in front but scales of all; what it is the same for has
-    stride 0 there. Kernels for many rows make them, however few rows there are, or those that load
-    single elements.
+    In a batch, every array has the axis in front, except scales of a whole operand; its stride
+    there may be 0. Kernels for many rows compute batches, however few rows there are, or those that
+    load single elements.
     """
     layout = scalars.word("layout", layout)
     if layout not in LAYOUTS:
@@ -186,9 +188,10 @@ def grouped_gemm(
     dtype: Any = None,
     stream: Any = None,
 ) -> Any:
-    """`gemm` of groups of rows, each with a matrix of its own, in one launch: a layer of experts.
+    """`gemm` for groups of rows, each with its own matrix, in one launch: a layer of experts.
 
-    Rows of a group follow those of the one before. What is not told here is as in `gemm`.
+    The rows of a group follow those of the group before it. Arguments not described here are those
+    of `gemm`.
 
     With ``y = grouped_gemm(x, w, sizes)`` the gradient of x is ``grouped_gemm(dy, w, sizes,
     layout="nn")``, and that of w ``grouped_gemm(dy, x, sizes, layout="tn")``.
@@ -197,16 +200,16 @@ def grouped_gemm(
     ----------
     a : array, (m, k), or (k, m) with layout="tn"
     b : array, like a, (groups, n, k), or (groups, k, n) with layout="nn", or (k, n) with "tn"
-        With "tn" groups are of rows of both, and each has a product of its own.
+        With "tn", groups divide the rows of both operands, and each group has a product of its own.
     group_sizes : array, int32 or int64, (groups,)
-        Rows of each group. Their sum is at most those of a; rows of out behind it are left as they
-        are. On the device nobody looks at them before the kernel does: a group of less than no rows
-        has none, and what is behind the last row of a is not there.
+        Number of rows of each group. Their sum is at most the number of rows of a; rows of out
+        after it are left as they are. The host does not check sizes on the device: the kernel takes
+        a negative size as 0, and ends groups at the last row of a.
     out : array, (m, n), or (groups, m, n) with layout="tn", optional
-    bias : array, (groups, rows of a matrix), or with layout="tn" (n,), of all, optional
+    bias : array, (groups, rows of a matrix), or (n,) for all groups with layout="tn", optional
     scale_a, scale_b : array, float32, optional
-        Of 8-bit operands, with one element, or of shape (m,) and (groups, rows of a matrix); or of
-        blocks, scale_b with groups in front.
+        Factors of 8-bit operands: one element each, or (m,) and (groups, rows of a matrix), or
+        scales of blocks, where scale_b has the groups in front.
     residual : array, like out, optional
     """
     layout = scalars.word("layout", layout)

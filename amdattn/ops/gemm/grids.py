@@ -15,16 +15,16 @@ XCDS = 8
 # x = tiles of m times tiles of n, of all products:
 WINDOWS = "tiles_in_windows"
 LINE_BYTES = 128
-WINDOW = 8  # tiles of m that are worked on side by side, as asm_src/gemm_tiles/place.h has it
+WINDOW = 8  # tiles of m in a window, as in asm_src/gemm_tiles/place.h
 
 
 def has_windows(kernel: KernelSpec) -> bool:
-    """Whether it is one for many rows, which has no parts along k and one width of tiles."""
+    """Whether the kernel is one for many rows, whose tiles have one width."""
     return kernel.grid == WINDOWS
 
 
 def most_columns(problem: GemmProblem, kernel: KernelSpec) -> int:
-    """Results in a row of a tile; gated, half of its columns are factors."""
+    """Results in a row of a tile; with a gate, half of its columns are factors."""
     held: int = kernel.tile["n"]
     return held // (1 + problem.has_factors)
 
@@ -35,7 +35,7 @@ def tiles(problem: GemmProblem, kernel: KernelSpec, columns: int) -> tuple[int, 
 
 
 def num_tiles(problem: GemmProblem, kernel: KernelSpec, columns: int) -> int:
-    """Of all products; of groups as many as there may be, whatever rows each has."""
+    """Tiles of all products; for groups, the most that any sizes give."""
     tiles_m, tiles_n = tiles(problem, kernel, columns)
     if problem.groups_share_k:
         return tiles_m * tiles_n * problem.groups
@@ -46,19 +46,19 @@ def num_tiles(problem: GemmProblem, kernel: KernelSpec, columns: int) -> int:
 
 
 def lines_of_step(row_bytes: int) -> float:
-    """Cache lines that a line's bytes of a row are in: of rows that begin within lines two."""
+    """Cache lines that hold a step of a row: two if rows begin within lines."""
     return 2 - math.gcd(row_bytes, LINE_BYTES) / LINE_BYTES
 
 
 def chunk(kernel: KernelSpec, props: DeviceProps) -> int:
-    """Tiles that an XCD works on at a time: they follow each other."""
+    """The number of tiles that an XCD works on at a time; they follow each other."""
     return workgroups_per_cu(kernel, props)[0] * (props.num_cus // props.num_xcds)
 
 
 def grid(
     problem: GemmProblem, kernel: KernelSpec, splits: int, columns: int
 ) -> tuple[int, int, int]:
-    """Of a launch."""
+    """The grid of a launch."""
     if has_windows(kernel):
         return num_tiles(problem, kernel, columns) * splits, 1, 1
     tiles_m, tiles_n = tiles(problem, kernel, columns)
@@ -74,7 +74,7 @@ def splits_of(problem: GemmProblem, kernel: KernelSpec, grid: tuple[int, int, in
 
 
 def steps(problem: GemmProblem, kernel: KernelSpec) -> int:
-    """Steps of k: cache lines of a row, or two of them; of groups of k those of an even share."""
+    """Steps of k: one or two cache lines of a row each; for groups of k, of an even share."""
     step: int = kernel.params["step"]
     groups = problem.groups if problem.groups_share_k else 1
     return -(-problem.k // (step * groups))

@@ -1,4 +1,4 @@
-"""How many rows each group of a product has, as callers give it."""
+"""The sizes of a product's groups, as callers give them."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AsGroupSizes:
-    """Reads rows of each of so many groups, for plans; of those on the host what they say.
+    """Reads `group_sizes` for plans, and checks sizes on the host.
 
-    On the device a negative number is none, and groups end where the rows of a do.
+    On the device a negative size counts as 0, and groups end where the rows of a do.
     """
 
     groups: int
-    rows: int  # of memory of a, of all
+    rows: int  # of a in memory, of all groups
 
     def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
-        """See them as int32, on the device of a if it is on one."""
+        """View the sizes as int32, on the device of a if a is on a device."""
         view = as_view(private(array, label, nested=False), label, stream)
         name = view.dtype.name
         if view.shape != (self.groups,) or not name.startswith(("int", "uint")):
@@ -41,11 +41,13 @@ class AsGroupSizes:
             at = int(view.array.argmin())
             raise ValueError(f"{label}[{at}]={least} must be in 0..{self.rows}, the rows of a")
         if total > self.rows:
-            raise ValueError(f"the sum of {label} is {total}; it may be {self.rows}, the rows of a")
+            raise ValueError(
+                f"the sum of {label} is {total}; it may be at most {self.rows}, the rows of a"
+            )
         return placed(view.array, label, ordinal, stream)
 
     def even(self) -> NDArray[np.int32]:
-        """As many rows of each as of the others, and all."""
+        """Equal sizes that hold all rows."""
         import numpy as np
 
         more = np.arange(self.groups) < self.rows % self.groups

@@ -12,7 +12,7 @@ from amdattn.scalars import FLOAT32_MAX
 
 
 def most_products(kernel: KernelSpec, name: str) -> int:
-    """Of a batch, or groups, which only the kernels for many rows tell apart."""
+    """The largest batch, or number of groups, that a kernel takes."""
     most: int = kernel.accepts["max_products"]
     return most if name == "batch" or grids.has_windows(kernel) else 0
 

@@ -1,7 +1,7 @@
-"""Elements with scales of 32 of k, as the OCP's MX formats have them: in bytes, and what they are.
+"""The OCP's MX formats: elements with a scale for each 32 along k, packed and unpacked.
 
-A scale is a uint8, the exponent of 2 and 127; 255 is no number. Elements of less than 8 bits are
-packed: of each row bits follow each other, the lowest ones of a byte first.
+A scale is a uint8: the exponent of 2 plus 127, or 255 for NaN. Elements of less than 8 bits are
+packed: the bits of a row follow each other, the lowest bits of a byte first.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NAMES = tuple(dtype.name for dtype in PACKED)
 
 
 def quantize_mx(x: Any, dtype: Any = "float8_e4m3fn") -> tuple[Any, Any]:
-    """X in 8, 6 or 4 bits with a scale of each 32 elements of a row: operands of products.
+    """Convert x to 8, 6 or 4 bits with a scale for each 32 elements of a row, for products.
 
-    It is made on the host, also of arrays on the device, which are copied there and back.
+    The host computes it. Arrays on the device are copied there and back.
 
     Parameters
     ----------
@@ -36,12 +36,12 @@ def quantize_mx(x: Any, dtype: Any = "float8_e4m3fn") -> tuple[Any, Any]:
 
     Returns
     -------
-    y : array, (..., k), of 8-bit types; of the others uint8, packed, (..., k * bits / 8)
+    y : array, (..., k) with an 8-bit type; otherwise uint8, packed, (..., k * bits / 8)
     scale : array, uint8, (..., k / 32)
-        Of the kind of x. The greatest power of 2 that is not beyond the greatest magnitude of the
-        32, divided by that of the type, as the OCP's MX specification has it; elements are rounded
-        to the nearest, ties to even, and are at most the greatest number. With a NaN or an infinity
-        among the 32 the scale is 255, by which all are NaN.
+        An array of the kind of x. By the OCP's MX specification, a scale is the greatest power of 2
+        that is at most the largest magnitude of its 32 elements, divided by the greatest power of 2
+        of the type. Elements are rounded to the nearest, ties to even, and clamped to the greatest
+        number. If one of the 32 is NaN or infinite, the scale is 255 and all are NaN.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def quantize_mx(x: Any, dtype: Any = "float8_e4m3fn") -> tuple[Any, Any]:
 
 
 def packed(elements: NDArray[Any]) -> NDArray[np.uint8]:
-    """Elements of ml_dtypes with less than 8 bits, a byte each, as bits that follow each other."""
+    """Pack elements of ml_dtypes with less than 8 bits, which have a byte each."""
     import numpy as np
 
     bits, codes = as_dtype(elements.dtype).bits, elements.view(np.uint8)
@@ -97,7 +97,7 @@ def packed(elements: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def unpacked(rows: NDArray[Any], dtype: str) -> NDArray[Any]:
-    """The elements that `packed` was given; of 8 bits as they are."""
+    """The elements that were given to `packed`; those of 8 bits are returned as they are."""
     import numpy as np
 
     if dtype not in _NAMES:
@@ -109,7 +109,7 @@ def unpacked(rows: NDArray[Any], dtype: str) -> NDArray[Any]:
 
 
 def values(rows: NDArray[Any], scale: NDArray[Any], dtype: str) -> NDArray[np.float64]:
-    """What an operand and its scales are."""
+    """The values of an operand with its scales."""
     import numpy as np
 
     exponents = scale.view(np.uint8).astype(np.float64) - _BIAS
@@ -119,7 +119,7 @@ def values(rows: NDArray[Any], scale: NDArray[Any], dtype: str) -> NDArray[np.fl
 
 
 def as_packed(x: Any) -> tuple[Any, str]:
-    """An array of ml_dtypes' elements of less than 8 bits as bytes, and their type; others, "" ."""
+    """Pack an array of ml_dtypes' elements of less than 8 bits, and name their type, or ""."""
     name = getattr(getattr(x, "dtype", None), "name", "")
     if name not in _NAMES or isinstance(x, DeviceArray):
         return x, ""

@@ -23,17 +23,18 @@ from amdattn.ops.gemm.matching import mismatches, most_products
 from amdattn.ops.gemm.problem import BLOCKS, GemmProblem
 from amdattn.ops.gemm.table import Tuned
 
-GEMM = "gemm_nt"  # of KernelSpec.op
-_NEIGHBOURS = 4  # results of a lane in a row: tiles are so many columns wide, or a multiple
+GEMM = "gemm_nt"  # the value of KernelSpec.op
+_NEIGHBOURS = 4  # results of a lane in a row; widths of tiles are multiples of it
 _FRAGMENT_BYTES = 1024
-COUNTER_BYTES = 8  # of a tile: who has arrived, and in which run
-_LEAST_TILES_IN_PARTS = 8  # of fewer kernels for few rows make more of a chip
-_MOST_PARTS_OF_TILES = 512  # of kernels for many rows, of all tiles: more fill no chip better
-_MOST_SPLITS = 16  # that are tried: more have never paid in the model
-# Fewer parts unless more save this much: the model is not better than that.
+COUNTER_BYTES = 8  # of a tile: how many workgroups have arrived, and in which run
+_LEAST_TILES_IN_PARTS = 8  # with fewer tiles, kernels for few rows use more of a chip
+_MOST_PARTS_OF_TILES = 512  # of all tiles, in kernels for many rows: more fill no chip better
+_MOST_SPLITS = 16  # that are tried: more have never been faster in the model
+# More parts must save this much: the model is no more exact than that.
 _WORTH = 0.97
-# Of estimates that are as equal as this, those that ask for B as rarely as possible, where no cache
-# holds it: workgroups that are apart then read it from HBM again, which is not estimated.
+# Estimates within this factor count as equal. Of those, the choice that reads B least often is
+# taken if no cache holds B: workgroups that are apart read it from HBM again, which is not
+# estimated.
 _EQUAL = 0.999
 
 
@@ -43,17 +44,17 @@ def plan_gemm(
     rows: Sequence[KernelSpec],
     tuned: Tuned | None = None,
 ) -> Plan[GemmProblem]:
-    """Choose kernel, parts and grid. Pure: equal plans of equal facts.
+    """Choose kernel, parts and grid. Pure: equal facts give equal plans.
 
     Parameters
     ----------
     tuned : Tuned, optional
-        The choice of a table, which is taken.
+        The choice of a table, which the plan takes.
 
     Raises
     ------
     ValueError
-        `tuned` is none of the choices that there are.
+        `tuned` is not among the choices.
     UnsupportedProblem, UnsupportedDeviceError
         No kernel in `rows` solves `problem` on `props`.
     """
@@ -67,7 +68,7 @@ def choose(
     rows: Sequence[KernelSpec],
     tuned: Tuned | None = None,
 ) -> Choice:
-    """The choice of `plan_gemm`, which raises the same; most of the others are not estimated."""
+    """The choice of `plan_gemm`, with its errors; most other choices are not estimated."""
     taking = _taking(problem, candidates(rows, GEMM, props))
     if not taking:
         choices(problem, props, rows).require(props)
@@ -83,7 +84,7 @@ def choose(
 def _least_estimated(
     problem: GemmProblem, props: DeviceProps, taking: Sequence[KernelSpec]
 ) -> Choice:
-    """`least_estimated` of all choices, without those that are certainly not near it.
+    """`least_estimated` of all choices, without estimating those that are certainly far from it.
 
     Members are tried with few parts first: most products want few.
     """
@@ -118,10 +119,10 @@ def _least_estimated(
 
 
 def _no_such_choice(problem: GemmProblem, tuned: Tuned, choices: Sequence[Choice]) -> str:
-    """Which of a table's values is none that there is, given those before it."""
+    """The message that names the first value of a table's choice that no choice has."""
     found = [(choice.kernel.name, choice.splits, choice.columns) for choice in choices]
     values = (tuned.kernel, tuned.splits, tuned.columns)
-    # The first that no choice has beside those before it.
+    # The first value that no choice has together with the values before it.
     i = next(i for i in range(3) if all(one[: i + 1] != values[: i + 1] for one in found))
     have = sorted({one[i] for one in found if one[:i] == values[:i]})
     return (
@@ -138,7 +139,7 @@ def build(
     choices: Choices[Choice],
     why: str = "",
 ) -> Plan[GemmProblem]:
-    """The plan of a choice; `why` it was taken, if not for its estimated time."""
+    """The plan of a choice; `why` says why it was taken, if not for its estimated time."""
     kernel = best.kernel
     per_cu, limit = workgroups_per_cu(kernel, props)
     reasons = {
@@ -156,7 +157,7 @@ def build(
 
 
 def unexplained(problem: GemmProblem, props: DeviceProps, best: Choice) -> Plan[GemmProblem]:
-    """The same without its reasons, for which all choices are estimated."""
+    """The plan without its reasons, for which all choices would be estimated."""
     kernel, splits, columns = best.kernel, best.splits, best.columns
     num_tiles = grids.num_tiles(problem, kernel, columns)
     workspace = _workspace(problem, num_tiles, splits, kernel)
@@ -177,11 +178,11 @@ def choices(
 ) -> Choices[Choice]:
     """Members that take a problem, each with every number of parts that is worth a try.
 
-    Those for aligned rows if there are, else those for any.
+    Members for any rows are used only if there are none for aligned rows.
     """
     of_op = candidates(rows, GEMM, props)
     found = [(row, mismatches(row, problem)) for row in of_op]
-    # One of the same type, then of the layout, the scales, for several products, is nearer.
+    # A kernel of the same type is nearest, then one of the layout, the scales, several products.
     rejected = sorted(
         ((row, wrong) for row, wrong in found if wrong),
         key=lambda one: (
@@ -207,9 +208,9 @@ def choices(
 
 
 def _taking(problem: GemmProblem, of_op: Sequence[KernelSpec]) -> list[KernelSpec]:
-    """Members that take a problem: of those the ones with the widest loads.
+    """Members that take a problem with the widest loads.
 
-    Of one product of operands that are stored by k all: the widest have no tiles for few rows.
+    For one product of operands stored by k, all members: the widest have no tiles for few rows.
     """
     taking = [row for row in of_op if row.dtype == problem.dtype and not mismatches(row, problem)]
     if any(problem.by_k) and not problem.of_columns:
@@ -221,7 +222,7 @@ def _taking(problem: GemmProblem, of_op: Sequence[KernelSpec]) -> list[KernelSpe
 def _ways(
     problem: GemmProblem, taking: Sequence[KernelSpec]
 ) -> Iterator[tuple[KernelSpec, int, int]]:
-    """Kernel, parts and columns of every choice."""
+    """The kernel, parts and columns of every choice."""
     for kernel in taking:
         for splits in _splits(problem, kernel):
             for columns in _columns(problem, kernel, splits):
@@ -229,7 +230,7 @@ def _ways(
 
 
 def least_estimated(choices: Sequence[Choice]) -> Choice:
-    """The one that a plan makes where no table says another."""
+    """The choice that a plan makes unless a table names another."""
     least = min(choice.cost.clk for choice in choices)
     frugal = [choice for choice in choices if choice.cost.clk * _WORTH <= least]
     best = min(frugal, key=lambda choice: (choice.splits, choice.cost.clk))
@@ -242,15 +243,15 @@ def least_estimated(choices: Sequence[Choice]) -> Choice:
 
 
 def _columns(problem: GemmProblem, kernel: KernelSpec, splits: int) -> list[int]:
-    """Columns of a tile to try: as many as it holds; fewer, if XCDs then have as many in all.
+    """Widths of a tile to try: all of its columns, or fewer if XCDs still have as many in all.
 
-    Of those that leave an XCD with as many tiles the fewest; not less than half: a smaller member
-    does that better. Parts along k are for products of few tiles, however wide.
+    Of widths that give an XCD the same number of tiles, the smallest is tried. Widths below half
+    are left to smaller members. Parts along k are for products of few tiles, however wide.
     """
     most = grids.most_columns(problem, kernel)
     if grids.has_windows(kernel):
         return [most]
-    most_tiles = kernel.accepts["max_n"] // (kernel.tile["n"] * grids.XCDS)  # of an XCD
+    most_tiles = kernel.accepts["max_n"] // (kernel.tile["n"] * grids.XCDS)  # on an XCD
     found: dict[int, int] = {}
     for columns in range(most, max(most // 2, _NEIGHBOURS) - 1, -_NEIGHBOURS):
         tiles_of_xcd = -(-problem.n // (columns * grids.XCDS))
@@ -265,7 +266,7 @@ def _columns(problem: GemmProblem, kernel: KernelSpec, splits: int) -> list[int]
 
 
 def _splits(problem: GemmProblem, kernel: KernelSpec) -> list[int]:
-    """Numbers of parts to try, each without an empty part."""
+    """Numbers of parts to try; none has an empty part."""
     all_steps = grids.steps(problem, kernel)
     if problem.are_several:
         return [1]
@@ -299,7 +300,7 @@ def _workspace(
 
 
 def tile_bytes(kernel: KernelSpec) -> int:
-    """Of the float32 sums of a tile: those for few rows have four of a fragment in each lane."""
+    """Bytes of a tile's float32 sums; for few rows, each lane has four of a fragment."""
     if grids.has_windows(kernel):
         return int(kernel.tile["m"] * kernel.tile["n"] * 4)
     tile: int = kernel.params["mfma"]

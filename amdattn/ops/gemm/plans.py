@@ -1,4 +1,4 @@
-"""Plans of products, each made once."""
+"""Plans of products, each of which is made once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from amdattn.ops.gemm.problem import GemmProblem
 
 @functools.lru_cache(maxsize=1024, typed=True)
 def planned_for(ordinal: int, *facts: Any) -> GemmPlan:
-    """That of a call: the fields of a problem, and the elements between rows of b."""
+    """The plan of a call, from the fields of a problem and the distance of rows of b."""
     *given, b_stride = facts
     problem = GemmProblem(*given)
     if not problem.reaches_factors(b_stride):
@@ -40,7 +40,7 @@ def forget_plans() -> None:
 def plan_gemm(m: int, n: int, k: int, *, device: DeviceProps | str, **options: Any) -> GemmPlan:
     """Plan a matrix product. No device is queried or bound.
 
-    What `amdattn tune gemm` has found for this product is taken; else costs are estimated.
+    The plan takes what `amdattn tune gemm` has found for this product, or estimates costs.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from amdattn import scalars
 from amdattn.dtypes import PACKED, as_dtype
 from amdattn.scalars import FLOAT32_MAX, INT32_MAX
 
-# What `aligned` promises of the rows of a and b, for kernels that load 16 bytes a lane.
+# What `aligned` promises for the rows of a and b, to kernels that load 16 bytes a lane.
 ALIGN_BYTES = 4
 MAX_ALIGNED_STRIDE = 2**24 - 1  # elements
 ALIGNED = (
@@ -17,31 +17,31 @@ ALIGNED = (
     f"0..{MAX_ALIGNED_STRIDE} elements apart"
 )
 MAX_TILE, MAX_REACH = 64, 2**31 - 2**26
-LEAST_EPS = 2.0**-126  # of rows of zeros the inverse of the root is finite
+LEAST_EPS = 2.0**-126  # with it, rows of zeros have a finite inverse root
 WORD_BYTES = 2  # of an element of the 16-bit types
-# What a scale is of; blocks are BLOCK elements along k of a row of a, or of BLOCK rows of b.
+# What a scale belongs to; a block is BLOCK elements along k of a row of a, or of BLOCK rows of b.
 SCALES_OF_ROWS, BLOCKS, BLOCK = ("tensor", "row"), "block", 128
-# ... or each 32 elements of k of a row of a, and of b, as the OCP's MX formats have them.
+# ... or 32 elements along k of a row of a or b, as in the OCP's MX formats.
 MX, MX_BLOCK = "mx", 32
 SCALES = (*SCALES_OF_ROWS, BLOCKS, MX)
 MX_DTYPES = ("float8_e4m3fn", "float8_e5m2", *(dtype.name for dtype in PACKED))
-BLOCK_FACTORS = 32  # rows of b, gated: blocks of a tile are of these
+BLOCK_FACTORS = 32  # rows of b with a gate: a tile has blocks of as many
 ADDENDS = ("c", "residual")  # what is added in front of the activation, and behind it
 # How a and b are stored: "n" as a product takes them, (m, k) and (k, n), "t" transposed.
 LAYOUTS = ("nt", "nn", "tn")
-# What activations end in whose results are multiplied by other rows'.
+# The ending of activations whose results are multiplied by those of other rows.
 FACTORS = "_and_mul"
 
 
 def by_k(layout: str) -> tuple[bool, bool]:
-    """Whether the rows in memory of a and of b are those of k."""
+    """Whether a and b are stored by k: their rows in memory are those of k."""
     return layout[0] == "t", layout[1] == "n"
 
 
 def block_shapes(
     rows_of_a: tuple[int, ...], rows_of_b: tuple[int, ...], k: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Of scales of blocks of a and of b, with axes in front of rows as they have."""
+    """Shapes of the scales of blocks of a and b, with the axes that these have before rows."""
     of_k, (*lead, b_rows) = -(-k // BLOCK), rows_of_b
     return (*rows_of_a, of_k), (*lead, -(-b_rows // BLOCK), of_k)
 
@@ -49,7 +49,7 @@ def block_shapes(
 def mx_shapes(
     rows_of_a: tuple[int, ...], rows_of_b: tuple[int, ...], k: int
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Of scales of 32 elements of k of a and of b."""
+    """Shapes of the scales of 32 elements along k of a and b."""
     of_k = -(-k // MX_BLOCK)
     return (*rows_of_a, of_k), (*rows_of_b, of_k)
 
@@ -61,50 +61,50 @@ class GemmProblem:
     Parameters
     ----------
     m, n, k : int
-        a is (m, k), b is (b_rows, k), out is (m, n); each in 1..2**31 - 1. How a and b are stored
-        is `layout`'s.
+        a is (m, k), b is (b_rows, k), out is (m, n); each number is in 1..2**31 - 1. `layout` says
+        how a and b are stored.
     dtype : str
-        Element type of a, of b and, if it has 16 bits, of bias, which else is of `out_dtype`. Of
-        less than 8 bits elements are packed: a and b are uint8, and have k * bits / 8 of a row.
+        Element type of a and b and, if it has 16 bits, of bias, which otherwise has `out_dtype`.
+        Elements of less than 8 bits are packed: a and b are uint8 with k * bits / 8 in a row.
     out_dtype : str, optional
-        Defaults to `dtype`, of 8-bit types to bfloat16.
+        Defaults to `dtype`, or to bfloat16 for 8-bit types.
     bias : bool
-        Whether there is one, (b_rows,).
+        Whether there is a bias, (b_rows,).
     alpha : float
     activation : str, optional
-        None: the identity. With one that ends in "_and_mul" b has 2 n rows, and the results of the
-        first n, activated, are multiplied by those of the others.
+        None: the identity. If its name ends in "_and_mul", b has 2 n rows, and the activated
+        results of the first n are multiplied by those of the others.
     split_k : int
-        Parts that k is summed in, each by a workgroup of its own; 0 lets the planner choose.
+        Number of parts along k, each summed by its own workgroup; 0 lets the planner choose.
     aligned : bool
-        Whether the rows of a and b begin at multiples of 4 bytes, 0 to 2**24 - 1 elements apart; of
-        a b of 2 n rows, n + 64 at this distance are less than 2**31 - 2**26 bytes. Of what is
-        stored by k rows do not overlap, either.
+        Whether the rows of a and b begin at multiples of 4 bytes, 0 to 2**24 - 1 elements apart. If
+        b has 2 n rows, n + 64 rows at this distance must be less than 2**31 - 2**26 bytes. Rows of
+        operands stored by k must not overlap, either.
     deterministic : bool
-        Whether parts are added in their order; False: by atomic additions, as they come.
+        Whether parts are added in their order. False: atomics add them in the order of arrival.
     b_dtype : str, optional
-        Element type of b where that is the other 8-bit one; defaults to `dtype`.
+        Element type of b if it is the other 8-bit type; defaults to `dtype`.
     scale_a, scale_b : {"tensor", "row", "block", "mx"}, optional
-        Of 8-bit types: whether one float32 is for all of a, or b, or each row has one, or each 128
-        elements of k of a row of a, and of 128 rows of b, which go together; None: there is none.
-        "mx", of both: a uint8 for each 32 elements of k of a row, the exponent of 2 and 127, as
-        types of less bits have to have it.
+        What a float32 scale of an 8-bit operand belongs to: all of a or b ("tensor"), each row
+        ("row"), or, for both operands, each 128 elements along k of a row of a and of 128 rows of b
+        ("block"). None: there are no scales. "mx", for both: a uint8 for each 32 elements along k
+        of a row, the exponent of 2 plus 127; types of less than 8 bits need it.
     layout : str
         "nt": a (m, k), b (b_rows, k). "nn": b (k, b_rows). "tn": a (k, m), b (k, b_rows).
     adds : {"c", "residual"}, optional
-        Which of the two there is, (m, n), of `out_dtype`. With an activation that ends in
-        "_and_mul" there is no c.
+        Which array is added, (m, n), of `out_dtype`. c is not allowed with an activation that ends
+        in "_and_mul".
     beta : float
         Factor of c.
     batch : int
-        Products of one launch, of arrays with an axis of so many in front; 0: without that axis.
+        Number of products of a batch, the length of an axis in front; 0: there is no such axis.
     groups : int
-        Products of one launch, whose rows of a and of out follow each other; b (groups, b_rows, k).
-        How many rows each has is told by an array on the device; m is the most of all together.
-        With layout="tn" rows of k follow each other instead: out (groups, m, n), and k is the most.
+        Number of groups, whose rows of a and of out follow each other; b is (groups, b_rows, k). An
+        array on the device says how many rows each has; m is the most that all have together. With
+        layout="tn", rows of k follow each other instead: out is (groups, m, n), and k is the most.
         0: there is one product, or a batch.
     rms_eps : float, optional
-        Rows of a are divided by ``sqrt(mean(a^2) + rms_eps)`` first; None: they are not.
+        Divides rows of a by ``sqrt(mean(a^2) + rms_eps)`` first; None: it does not.
 
     Raises
     ------
@@ -173,17 +173,17 @@ class GemmProblem:
             raise ValueError(f"adds={self.adds!r} must be None or one of {', '.join(ADDENDS)}")
         if self.adds == "c" and self.has_factors:
             raise ValueError(
-                f"c is added to products without a gate; activation is {self.activation!r}, which "
-                "a residual may be added to"
+                f"c cannot be added with activation={self.activation!r}; a residual can"
             )
         if self.beta != 1 and self.adds != "c":
-            raise ValueError(f"beta={self.beta} is the factor of c, of which there is none")
+            raise ValueError(f"beta={self.beta} is the factor of c, but there is no c")
 
     def _check_types(self) -> None:
         of_b = as_dtype(self.b_dtype)
         if self.b_dtype != self.dtype and not (self.is_8_bit and of_b.itemsize == 1):
             raise ValueError(
-                f"b_dtype={self.b_dtype!r} must be {self.dtype!r} as dtype; only 8-bit types differ"
+                f"b_dtype={self.b_dtype!r} must be {self.dtype!r} like dtype; only 8-bit types may "
+                "differ"
             )
         for name in ("scale_a", "scale_b"):
             if (scale := getattr(self, name)) is None:
@@ -191,7 +191,7 @@ class GemmProblem:
             if scalars.word(name, scale) not in SCALES:
                 raise ValueError(f"{name}={scale!r} must be None or one of {', '.join(SCALES)}")
             if not self.is_8_bit:
-                raise ValueError(f"{name}={scale!r} is of 8-bit types; dtype is {self.dtype}")
+                raise ValueError(f"{name}={scale!r} is for 8-bit types; dtype is {self.dtype}")
         for kind in (BLOCKS, MX):
             if (self.scale_a == kind) != (self.scale_b == kind):
                 raise ValueError(
@@ -202,7 +202,7 @@ class GemmProblem:
             raise ValueError(f"scale_a={self.scale_a!r} must be {MX!r} with dtype={self.dtype!r}")
         if self.is_mx and self.b_dtype != self.dtype:
             raise ValueError(
-                f"b_dtype={self.b_dtype!r} must be {self.dtype!r} as dtype, with {MX!r} scales"
+                f"b_dtype={self.b_dtype!r} must be {self.dtype!r} like dtype, with {MX!r} scales"
             )
         if self.is_packed and self.k * as_dtype(self.dtype).bits % 8:
             raise ValueError(f"k={self.k} of {self.dtype} must be whole bytes of a row")
@@ -213,27 +213,27 @@ class GemmProblem:
 
     @property
     def element_bytes(self) -> int:
-        """Of an element of the arrays a and b."""
+        """Bytes of an element of the arrays a and b."""
         return as_dtype(self.dtype).itemsize
 
     @property
     def is_8_bit(self) -> bool:
-        """Whether a and b are of types of 8 bits, or less."""
+        """Whether a and b have types of 8 bits or less."""
         return self.element_bytes == 1
 
     @property
     def is_packed(self) -> bool:
-        """Whether arrays have bytes with several elements."""
+        """Whether bytes of the arrays hold several elements."""
         return as_dtype(self.dtype).bits < 8
 
     @property
     def is_mx(self) -> bool:
-        """Whether scales are of 32 elements of k."""
+        """Whether scales belong to 32 elements along k."""
         return self.scale_a == MX
 
     @property
     def matrix_rate(self) -> int:
-        """How many times the multiply-adds of 16-bit types matrix units make in a clk."""
+        """The rate of matrix units, as a multiple of that for 16-bit types."""
         return 4 if self.is_packed else 2 if self.is_8_bit else 1
 
     @property
@@ -253,7 +253,7 @@ class GemmProblem:
 
     @property
     def has_factors(self) -> bool:
-        """Whether half of the rows of b are factors of the others' results."""
+        """Whether half of the rows of b make factors for the results of the other half."""
         return self.activation is not None and self.activation.endswith(FACTORS)
 
     @property
@@ -263,7 +263,7 @@ class GemmProblem:
 
     @property
     def products(self) -> int:
-        """Of a launch."""
+        """Number of products of a launch."""
         return max(self.batch, self.groups, 1)
 
     @property
@@ -273,27 +273,27 @@ class GemmProblem:
 
     @property
     def groups_share_k(self) -> bool:
-        """Whether groups are of rows of k, not of a and of out."""
+        """Whether groups divide rows of k, not those of a and out."""
         return bool(self.groups) and all(self.by_k)
 
     @property
     def of_rows(self) -> tuple[int, ...]:
-        """Axes in front of what has the rows of a."""
+        """Axes in front of arrays that have the rows of a."""
         return (self.batch,) if self.batch else ()
 
     @property
     def of_columns(self) -> tuple[int, ...]:
-        """Axes in front of what has the rows of b."""
+        """Axes in front of arrays that have the rows of b."""
         return (self.groups,) if self.groups and not self.groups_share_k else self.of_rows
 
     @property
     def of_results(self) -> tuple[int, ...]:
-        """Axes in front of what has the rows of out."""
+        """Axes in front of arrays that have the rows of out."""
         return (self.groups,) if self.groups_share_k else self.of_rows
 
     @property
     def input_shapes(self) -> dict[str, tuple[int, ...]]:
-        """Of what there is."""
+        """Shapes of the operands that the problem has."""
         shapes: dict[str, tuple[int, ...]] = {
             name: (*lead, self.k_of_array, rows) if is_by_k else (*lead, rows, self.k_of_array)
             for name, lead, rows, is_by_k in zip(
@@ -322,38 +322,38 @@ class GemmProblem:
 
     @property
     def out_shape(self) -> tuple[int, ...]:
-        """Of the result."""
+        """Shape of the result."""
         return (*self.of_results, self.m, self.n)
 
     @property
     def has_blocks(self) -> bool:
-        """Whether scales are of blocks."""
+        """Whether scales belong to blocks."""
         return self.scale_a == BLOCKS
 
     @property
     def scales_have_rows(self) -> bool:
-        """Whether scales are of parts of k, in rows."""
+        """Whether scales belong to parts of k, so that they have rows."""
         return self.has_blocks or self.is_mx
 
     @property
     def scale_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """Of scales of parts of k, of a and of b."""
+        """Shapes of the scales of parts of k, for a and b."""
         shapes = mx_shapes if self.is_mx else block_shapes
         return shapes((*self.of_rows, self.m), (*self.of_columns, self.b_rows), self.k)
 
     @property
     def by_k(self) -> tuple[bool, bool]:
-        """Whether the rows of memory of a, and of b, are those of k."""
+        """Whether a, and b, are stored by k."""
         return by_k(self.layout)
 
     def reaches_factors(self, stride: int) -> bool:
-        """Whether `aligned` holds of the distance between a row of b and its factor's."""
+        """Whether `aligned` holds for the distance between a row of b and its factor's."""
         rows = self.n + MAX_TILE if self.has_factors and not self.by_k[1] else 0
         return rows * stride * self.element_bytes < MAX_REACH
 
     @property
     def text(self) -> str:
-        """Every argument."""
+        """All arguments."""
         return (
             f"gemm_{self.layout} {self.dtype}, m={self.m} n={self.n} k={self.k} "
             f"out_dtype={self.out_dtype} bias={self.bias} alpha={self.alpha:.6g} "
@@ -365,7 +365,7 @@ class GemmProblem:
 
     @property
     def brief(self) -> str:
-        """Sizes and what is less usual."""
+        """Sizes, and arguments that are less usual."""
         text = f"m{self.m} n{self.n} k{self.k}" + f" {self.dtype}" * (self.dtype != "bfloat16")
         text += (
             f" to {self.out_dtype}" * (self.out_dtype != self._usual_out_dtype)
@@ -401,7 +401,7 @@ class GemmProblem:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of what is read and written, each counted once."""
+        """Bytes that are read and written, each counted once."""
         rows = self.m * max(self.batch, 1)
         b_rows = self.b_rows * math.prod(self.of_columns)
         read = (rows + b_rows) * self.k_of_array * self.element_bytes

@@ -13,9 +13,9 @@ from amdattn.dtypes import FLOAT32, as_dtype
 from amdattn.op.plan import Operand
 from amdattn.ops.gemm.problem import BLOCKS, MAX_REACH, MAX_TILE, MX, block_shapes, mx_shapes
 
-MX_ALIGN_BYTES = 4  # of rows of scales of 32 elements of k
+MX_ALIGN_BYTES = 4  # for rows of scales of 32 elements along k
 _UINT8, _E8M0 = as_dtype("uint8"), "float8_e8m0fnu"
-MAX_STEP = 2**21  # from a row of scales of blocks to the next one: 128 are addressed by 31 bits
+MAX_STEP = 2**21  # from a row of scales of blocks to the next: offsets of 128 rows have 31 bits
 
 
 def scale_views(
@@ -25,16 +25,16 @@ def scale_views(
     k: int,
     stream: int,
 ) -> dict[str, tuple[View, str]]:
-    """Scales of a and b, of which one may be None, and what each is of.
+    """Scales of a and b, of which one may be None, and what each of them belongs to.
 
-    Where k is one block a's are its rows' as well; then b's tell which.
+    If k is one block, the shape of scales of rows and of blocks is the same for a; b's then decide.
 
     rows_of : rows of a and of b, with axes in front as these have
 
     Raises
     ------
     ValueError
-        As `scale_view`; or one is of blocks and the other is not.
+        As `scale_view`; or one has scales of blocks and the other does not.
     """
     given = {name: x for name, x in (("scale_a", scale_a), ("scale_b", scale_b)) if x is not None}
     views = {name: as_view(x, name, stream) for name, x in given.items()}
@@ -68,14 +68,14 @@ def scale_views(
 
 
 def _is_of_rows(shape: tuple[int, ...], rows: tuple[int, ...]) -> bool:
-    """Whether scales of this shape are of rows, or one is of all."""
+    """Whether scales of this shape belong to rows, or one to the whole operand."""
     if all(length == 1 for length in shape) or shape in (rows, (*rows, 1)):
         return True
     return len(rows) == 1 and shape == (1, *rows)
 
 
 def scales_misfit(operand: Operand) -> str:
-    """What in the strides of scales of blocks no kernel takes, or ""."""
+    """The reason why no kernel takes the strides of scales of blocks, or ""."""
     step = operand.strides["row"]
     if 0 <= step <= MAX_STEP:
         return ""
@@ -83,7 +83,7 @@ def scales_misfit(operand: Operand) -> str:
 
 
 def mx_scales_misfit(operand: Operand, factors: int) -> str:
-    """What in the address or strides of scales of 32 elements of k no kernel takes, or ""."""
+    """The reason why no kernel takes the address or strides of MX scales, or ""."""
     for what, value in (
         ("address", operand.address),
         *((f"{name} stride", step) for name, step in operand.strides.items()),
@@ -99,7 +99,7 @@ def mx_scales_misfit(operand: Operand, factors: int) -> str:
 
 
 def is_mx_scale(x: Any) -> bool:
-    """Whether it has the type of scales of 32 elements of k: uint8, or that of ml_dtypes."""
+    """Whether an array has the type of MX scales: uint8, or that of ml_dtypes."""
     name = getattr(getattr(x, "dtype", None), "name", None) or str(getattr(x, "dtype", ""))
     return name.removeprefix("torch.") in ("uint8", _E8M0)
 
@@ -111,7 +111,7 @@ def mx_scale_views(
     k: int,
     stream: int,
 ) -> dict[str, tuple[View, str]]:
-    """Scales of 32 elements of k of a and of b, which both must have them.
+    """MX scales of a and of b, both of which must have them.
 
     rows_of : rows of a and of b, with axes in front as these have
 
@@ -126,13 +126,13 @@ def mx_scale_views(
     ):
         if array is None:
             raise ValueError(
-                f"{name}=None must be uint8 of {shape}, an element for each 32 of k of a row"
+                f"{name}=None must be uint8 of {shape}, an element for each 32 along k of a row"
             )
         view = AsMxScales()(array, name, None, stream)
         if view.shape != shape:
             raise ValueError(
-                f"{name} has shape {view.shape}; it must be {shape}, an element for each 32 of k "
-                "of a row"
+                f"{name} has shape {view.shape}; it must be {shape}, an element for each 32 along "
+                "k of a row"
             )
         found[name] = view, MX
     return found
@@ -140,15 +140,15 @@ def mx_scale_views(
 
 @dataclass(frozen=True, slots=True)
 class AsMxScales:
-    """Reads scales of 32 elements of k: uint8, or ml_dtypes' float8_e8m0fnu."""
+    """Reads MX scales: uint8, or ml_dtypes' float8_e8m0fnu."""
 
     def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
-        """See them as uint8.
+        """View the scales as uint8.
 
         Raises
         ------
         ValueError
-            Another type, or elements of a row in device memory that do not follow each other.
+            The type is another one, or elements of a row in device memory do not follow each other.
         """
         if getattr(getattr(array, "dtype", None), "name", "") == _E8M0:
             array = array.view("uint8")
@@ -172,12 +172,12 @@ def _check_dtype(view: View, name: str) -> None:
 
 
 def scale_view(array: Any, name: str, rows: tuple[int, ...], stream: int) -> tuple[View, str]:
-    """A float32 for all of an operand, or one for each of its rows; and which of them it is.
+    """View scales as one float32 for an operand or one for each row, and say which.
 
     Parameters
     ----------
     rows : tuple of int
-        Of the operand, behind its batches or groups if it has any.
+        Rows of the operand, after its batches or groups if it has any.
 
     Returns
     -------
@@ -188,7 +188,7 @@ def scale_view(array: Any, name: str, rows: tuple[int, ...], stream: int) -> tup
     Raises
     ------
     ValueError
-        Another type or shape, or elements of device memory that do not follow each other.
+        The type or shape is another one, or elements in device memory do not follow each other.
     """
     return _of_rows(as_view(array, name, stream), name, rows, ())
 
@@ -196,7 +196,7 @@ def scale_view(array: Any, name: str, rows: tuple[int, ...], stream: int) -> tup
 def _of_rows(
     view: View, name: str, rows: tuple[int, ...], block_shape: tuple[int, ...]
 ) -> tuple[View, str]:
-    """The same of a view; `block_shape`: the shape of scales of blocks, if there may be any."""
+    """`scale_view` for a view; `block_shape`: the shape of scales of blocks, if allowed."""
     _check_dtype(view, name)
     shape = view.shape
     if all(length == 1 for length in shape):
@@ -236,10 +236,10 @@ def _of_rows(
 
 @dataclass(frozen=True, slots=True)
 class AsScales:
-    """Reads what `scale_view` does, of an operand of so many rows, for plans."""
+    """Reads scales as `scale_view` does, for plans; it knows the operand's rows."""
 
     rows: tuple[int, ...]
 
     def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
-        """See them as (1,) or `rows`."""
+        """View the scales as (1,) or `rows`."""
         return scale_view(array, label, self.rows, stream)[0]

@@ -21,14 +21,15 @@ from amdattn.user_files import read_json
 
 SCHEMA = 3
 VARIABLE = "AMDATTN_GEMM_TABLE"
-_ABSURD = 2**31  # no count and no time in us is so large
+_ABSURD = 2**31  # above any count and any time in us
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What a choice is for; what else a problem says hardly matters to its time.
+    """The facts that a choice is stored under; the rest of a problem hardly changes its time.
 
-    Chips with as many CUs as each other differ in HBM, partitions of a chip in their CUs.
+    The chip is one of them, since chips with equal numbers of CUs differ in HBM; so is the number
+    of CUs, in which partitions of a chip differ.
     """
 
     chip: str
@@ -42,7 +43,7 @@ class Key:
 
     @staticmethod
     def of(problem: GemmProblem, props: DeviceProps) -> Key:
-        """Of a problem with aligned rows, on a device."""
+        """The key of a problem with aligned rows, on a device."""
         return Key(
             *(
                 props.chip or props.name,
@@ -58,12 +59,12 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """The fastest choice, and how that is known.
+    """The fastest choice, and where its time comes from.
 
     Attributes
     ----------
     kernel : str
-        Of the manifest.
+        Its name in the manifest.
     splits, columns : int
         Parts along k, columns of a tile.
     us : float
@@ -90,7 +91,7 @@ class Tuned:
 
 
 def shipped_path() -> Path:
-    """Tuned on the performance model, by build_scripts/gemm_table.py."""
+    """The shipped table, which build_scripts/gemm_table.py tunes on the performance model."""
     return paths.hsaco_dir() / "gemm_nt.json"
 
 
@@ -100,7 +101,7 @@ def default_path() -> Path:
     Raises
     ------
     ValueError
-        The environment says of neither where it is: there is no home folder.
+        The variable is not set and there is no home folder.
     """
     override = os.environ.get(VARIABLE)
     if override:
@@ -116,7 +117,7 @@ def default_path() -> Path:
 
 @functools.lru_cache(maxsize=4)
 def _of_user(config: str | None, _home: str | None) -> Path | None:
-    """By the XDG base directory specification, by which a relative path counts as none."""
+    """The user's configuration by the XDG specification, which ignores relative paths."""
     try:
         folder = Path(config) if config and os.path.isabs(config) else Path.home() / ".config"
     except RuntimeError:  # no variable and no user database knows it
@@ -125,12 +126,12 @@ def _of_user(config: str | None, _home: str | None) -> Path | None:
 
 
 def load(path: Path) -> Mapping[Key, Tuned]:
-    """The entries of a file; none if there is no such file.
+    """The entries of a file, or none if the file does not exist.
 
     Raises
     ------
     ValueError
-        It is no such table.
+        The file is not such a table.
     """
     try:
         changed = os.stat(path).st_mtime_ns
@@ -194,7 +195,7 @@ def _fields(kind: type[Any], values: Mapping[str, Any]) -> Any:
 
 
 def store(path: Path, found: Iterable[tuple[Key, Tuned]], keep: bool = True) -> None:
-    """Add to a file, or replace in it, or replace it; it changes as a whole or not at all."""
+    """Add entries to a file, replacing equal keys, or replace the file, in one atomic step."""
     entries = {**(load(path) if keep else {}), **dict(found)}
     document = {
         "schema": SCHEMA,
@@ -211,15 +212,15 @@ def store(path: Path, found: Iterable[tuple[Key, Tuned]], keep: bool = True) -> 
 
 
 def lookup(problem: GemmProblem, props: DeviceProps) -> Tuned | None:
-    """What the user's table says, or else the shipped one, if either has this problem.
+    """The choice of the user's table, or else of the shipped one, if either has this problem.
 
-    Given parts along k are kept, and rows that are not aligned leave no choice. Tables are of the
-    layout that has kernels for few rows.
+    A given `split_k` is kept, and problems with rows that are not aligned have no entry. Tables
+    hold only the layout that has kernels for few rows.
 
     Raises
     ------
     ValueError
-        $AMDATTN_GEMM_TABLE names no table, or the user's own is none.
+        $AMDATTN_GEMM_TABLE names no table, or the user's file is not one.
     """
     of_16_bits = problem.b_dtype == problem.dtype
     if problem.split_k or not problem.aligned or not of_16_bits or problem.layout != "nt":
@@ -231,7 +232,7 @@ def lookup(problem: GemmProblem, props: DeviceProps) -> Tuned | None:
 
 
 def _users() -> Mapping[Key, Tuned]:
-    """The user's own. It need not be there, unless the environment says where it is."""
+    """The user's table. It may be missing, unless the environment names it."""
     named = os.environ.get(VARIABLE)
     if not named:
         return _found(_of_user(os.environ.get("XDG_CONFIG_HOME"), os.environ.get("HOME")))
@@ -245,10 +246,10 @@ def _users() -> Mapping[Key, Tuned]:
 
 
 def _found(path: Path | None) -> Mapping[Key, Tuned]:
-    """What the table of a user's configuration says, as far as it can be read.
+    """The table of a user's configuration, as far as it can be read.
 
-    A folder that cannot be reached says nothing. A file that is there and may not be read stops no
-    product, either, but is warned of: plans are other ones with it.
+    A folder that cannot be reached is ignored. A file that cannot be read stops no product either,
+    but causes a warning, since plans differ without it.
     """
     if path is None:
         return {}
@@ -268,7 +269,7 @@ def _found(path: Path | None) -> Mapping[Key, Tuned]:
 
 
 def _shipped() -> Mapping[Key, Tuned]:
-    """The shipped one, which does not change while the variable of its folder does not."""
+    """The shipped table, which is read again only if the variable of its folder changes."""
     return _of_override(os.environ.get(paths.KERNEL_DIR_VARIABLE))
 
 

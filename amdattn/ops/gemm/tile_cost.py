@@ -1,8 +1,8 @@
-"""What a product costs by a kernel for many rows: rounds of tiles over the CUs, in modelled clk.
+"""The cost of a product by kernels for many rows: rounds of tiles over the CUs, modelled.
 
-Rates, latencies and matrix instructions are the device's own, at the clock that is asked for; every
-fitted constant is in here, as in cost.py. They were fitted to what the performance model of the
-virtual device gives for the shipped kernels (docs/gemm-many-rows.md has the errors).
+Rates, latencies and matrix instructions are those of the device, at the given clock. As in cost.py,
+all fitted constants are here; they were fitted to the performance model's times of the shipped
+kernels (docs/studies/gemm-many-rows-plans.md has the errors).
 """
 
 from __future__ import annotations
@@ -25,32 +25,33 @@ from amdattn.ops.gemm.problem import BLOCKS, SCALES_OF_ROWS, WORD_BYTES, GemmPro
 
 
 class _Clk(NamedTuple):
-    """What kernels that load alike have in common.
+    """Constants of kernels that load in the same way.
 
     Attributes
     ----------
     begin, latencies, fill : float
-        From a workgroup's start to its loop: clk, latencies of HBM, and parts of the time in which
-        a step's rows come from HBM.
+        The time from a workgroup's start to its loop: clk, latencies of HBM, and parts of the time
+        in which a step's rows come from HBM.
     end, fragment, any_fragment, active_fragment, element_fragment : float
-        Behind the loop; for each fragment of a wave; more of results of any type; of activated
-        ones; of those that are stored one by one.
+        The time after the loop; for each fragment of a wave; and in addition for results of another
+        type, for activated ones, and for those that are stored one by one.
     scales, more_scales, block_scales : float
-        Of scales of rows or of all; more of widths that are no multiple of those that the end has
-        at a time; of scales of blocks.
+        The time for scales of rows or of a whole operand; in addition for widths that are no
+        multiple of those that the end of a tile handles at a time; and for scales of blocks.
     wait, queue, l1 : float
         A load's time beyond the latency: clk, and parts of the time that a step takes the L2 and
         the L1.
     l2 : float
-        Part of its rate at which the L2 is busy all the time, inverted.
+        The inverse of the part of its rate that the L2 reaches when it is always busy.
     again : float
-        Of what is outside of loops, what no other workgroup of the CU hides.
+        The part of the time outside of loops that no other workgroup of the CU hides.
     late : float
-        Of what the last round writes, what is still to be written when its tiles end.
+        The part of what the last round writes that is still to be written when its tiles end.
     arrive, arrive_latencies, through, add, sums, own : float
-        Of parts along k: the counter, in clk and latencies; parts of the time in which HBM takes
-        what is written; latencies of the last level cache for each part and four fragments; parts
-        of the time in which that brings what is added, and the L1 of the one who adds.
+        Parts along k: the counter, in clk and latencies; parts of the time in which HBM takes the
+        partial sums; latencies of the last level cache for each part and four fragments; parts of
+        the time in which that cache brings the sums, and of the time of the L1 of the workgroup
+        that adds.
     """
 
     begin: float
@@ -89,7 +90,7 @@ _CLK = {
         *(534, 0.114, 0, 0.944, 1, 1.265, 1740, 1.66, 0.525, 0.565, 0.67, 1.23),
     ),
 }
-# Of a step, beside its matrix instructions; by loads, and fragments of a wave.
+# Clk of a step beside its matrix instructions, by loads and by fragments of a wave.
 _STEP_CLK = {
     **{(False, 4): 42, (False, 7): 61, (False, 8): 30, (False, 12): 32, (False, 14): 17},
     **{(False, 16): 0, (True, 4): 74, (True, 8): 107, (True, 10): 96, (True, 12): 99},
@@ -97,17 +98,17 @@ _STEP_CLK = {
 }
 _STEP_CLK_OF_BLOCKS = {(False, 4): 5, (False, 8): 23, (True, 4): 185, (True, 8): 111}
 
-# What keeps a step waiting overlaps: the greatest counts, and more the nearer others are.
+# Waits of a step overlap: the largest counts, and more if others are near.
 _OVERLAP = 12
-_ADDED_AT_ONCE = 4  # fragments, as asm_src/gemm_tiles/splits.h has it
+_ADDED_AT_ONCE = 4  # fragments, as in asm_src/gemm_tiles/splits.h
 _SCALED_AT_ONCE = 128  # columns
 _WHOLE = 8  # results that are stored together, if rows are multiples of it
 
 
 def _tiles_m(problem: GemmProblem, products: int, tile_m: int) -> float:
-    """Of a product; of groups of rows, which the host does not know, on average."""
+    """Tiles along m of a product; the average for groups, whose sizes the host does not know."""
     if problem.groups and not problem.groups_share_k:
-        # Of rows spread wider than a tile the last tile is filled by half.
+        # If groups have more rows than a tile, their last tiles are half full on average.
         return max(1, problem.m / (products * tile_m) + (tile_m - 1) / (2 * tile_m))
     return -(-problem.m // tile_m)
 
@@ -115,7 +116,7 @@ def _tiles_m(problem: GemmProblem, products: int, tile_m: int) -> float:
 def estimator(
     problem: GemmProblem, kernel: KernelSpec, props: DeviceProps, clock_ghz: float
 ) -> Estimator:
-    """The estimate of a member, which has one width of tiles."""
+    """The estimator of a member, which has one width of tiles."""
     arch = props.architecture
     tile_m: int = kernel.tile["m"]
     tile_n: int = kernel.tile["n"]
@@ -134,13 +135,13 @@ def estimator(
     fragments: int = tile_m * tile_n // (4 * kernel.params["mfma"] ** 2)
     clk = _CLK[is_direct]
     has_blocks = kernel.accepts["scales"] == [BLOCKS]
-    # Steps that are on their way while one is worked on.
+    # Steps whose loads are under way while one is worked on.
     ahead = stages - 1 if is_direct else 1 + has_blocks
     beside: float = (_STEP_CLK_OF_BLOCKS if has_blocks else _STEP_CLK)[is_direct, fragments]
 
     all_steps = steps_of(problem, kernel)
-    # Steps are a cache line of each row, but of 6 bits, in which matrix instructions of most types
-    # take as long as of 16 bits.
+    # A step is a cache line of each row, except for 6 bits. In it, matrix instructions of most
+    # types take as long as those of 16 bits.
     matrix: float = 2 * tile_m * tile_n * step / (arch.matrix_flops_per_clk * problem.matrix_rate)
     step_bytes: float = (
         step * problem.element_bytes * problem.k_of_array / problem.k if problem.k else 0
@@ -174,7 +175,7 @@ def estimator(
     begin: float = clk.begin + clk.latencies * latency
 
     def rows_of(workgroups: float) -> float:
-        """Rows of A and of B that so many tiles have, which follow each other in a window."""
+        """Rows of A and B that a number of tiles have that follow each other in a window."""
         run = min(workgroups, of_product)
         high = min(run, tiles_m, WINDOW)
         wide = min(tiles_n, -(-run // high))
@@ -182,7 +183,7 @@ def estimator(
         return of_run * workgroups / run
 
     def step_clk(of_cu: float, workgroups: float) -> tuple[float, float]:
-        """Of a step of so many side by side; and what its rows take HBM."""
+        """Clk of a step of a number of tiles side by side; and the clk that its rows take HBM."""
         memory = rows_of(workgroups) * step_bytes / hbm_bytes_per_clk
         l2 = workgroups * through_l2
         arrives = latency + clk.wait + clk.queue * l2 + of_cu * through_l1
@@ -215,7 +216,7 @@ def estimator(
         split = 0.0
         if splits > 1:
             side_by_side = min(workgroups, most)
-            # An XCD's share of the last level cache holds what all of them write.
+            # An XCD's share of the last level cache holds the sums that all of them write.
             held = props.mall_bytes / props.num_xcds**2
             sums = side_by_side * tile_m * tile_n * 4
             split = arrives_clk + splits * part_clk + clk.through * sums / hbm_bytes_per_clk

@@ -1,4 +1,4 @@
-"""Normalisation with all options as an operation: its options, its cases, what results must be."""
+"""Normalisation with all options as an operation: options, cases, and expected results."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from amdattn.ops.norm.cases import TINY
 from amdattn.ops.quantize.cases import greatest_number
 from amdattn.ops.quantize.problem import LEAST_SCALE
 
-# Largest relative error of one rounding, and of float32 sums.
+# The largest relative error of one rounding, and of float32 sums.
 _ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 _OF_SUMS = 2.0**-17
 
 
 @dataclass(frozen=True)
 class LayerNormCase(Case[LayerNormProblem]):
-    """Normally distributed rows around means of their own.
+    """Normally distributed rows around different means.
 
     Attributes
     ----------
     arch : str
-        Whose types of 8 bits results have; "": those of the bound device.
+        The architecture whose 8-bit type results have; "": the bound device's.
     scale : float
-        What rows are multiplied by.
+        A factor of the rows.
     """
 
     arch: str = ""
     scale: float = 1.0
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
-        """Random host arrays by operand, the same for the same seed."""
+        """Random host arrays by operand; equal seeds give equal arrays."""
         p, rng = self.problem, np.random.default_rng(seed)
         element, weights = as_dtype(p.dtype).numpy(), p.weight_element.numpy()
         shape = *p.shape, p.columns
@@ -57,13 +57,13 @@ class LayerNormCase(Case[LayerNormProblem]):
             "x": (self.scale * (normal(*shape) + 2 * normal(*p.shape, 1))).astype(element),
             "weight": (1 + normal(p.columns) / 4).astype(weights),
         }
-        if p.makes_scale:  # and the scale is that of the last column
+        if p.makes_scale:  # the last column then decides the scale
             found["x"][..., -1] *= 4
         if p.bias:
             found["bias"] = normal(p.columns).astype(weights)
         if p.residual:
             found["residual"] = normal(*shape).astype(element)
-        if p.narrow and not p.makes_scale:  # some numbers are beyond the greatest one then
+        if p.narrow and not p.makes_scale:  # then some results exceed the greatest number
             scales = (1,) if p.scale == "tensor" else p.shape
             found["scale"] = np.exp2(rng.uniform(-9, -4, scales)).astype(np.float32)
         if p.draws:
@@ -72,14 +72,14 @@ class LayerNormCase(Case[LayerNormProblem]):
 
     @property
     def most(self) -> float:
-        """The greatest number of the result's type of 8 bits."""
+        """The greatest number of the result's 8-bit type."""
         props = runtime.device_props() if not self.arch else None
         known = architecture(self.arch) if props is None else props.architecture
         return float(greatest_number(self.problem.out_element(known).numpy()))
 
 
 def expected(case: LayerNormCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
-    """In float64; wrong by one rounding, and a little by what is float32. The sum is exact."""
+    """Results in float64, and their errors by rounding and float32; the sum is exact."""
     p = case.problem
     h = dropped(p, inputs)
     found = {}
@@ -104,7 +104,7 @@ def expected(case: LayerNormCase, inputs: Mapping[str, NDArray[Any]]) -> dict[st
         if p.scale == "row":
             scale = scale.reshape(*p.shape, 1)
     quotient = np.clip(y / scale, -case.most, case.most)
-    # A unit of 3 bits behind the point is an eighth of the number; halves go either way.
+    # A unit of 3 mantissa bits is an eighth of the number; ties may go either way.
     allowed = 2.0**-4 * np.abs(quotient) * (1 + 2.0**-10) + 2.0**-10 + 2 * slack / scale
     return {"out": Expected(quotient, allowed), **found}
 
@@ -126,7 +126,7 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
 
 
 def cases(row: KernelSpec | None) -> Iterator[LayerNormCase]:
-    """Around the sizes of chunks, waves and tiles; of a kernel around its own least and most."""
+    """Sizes around those of chunks, waves and tiles, or around the least and most of one kernel."""
     if row is None:
         for i, (rows, columns) in enumerate(_SIZES):
             for j, dtype in enumerate(("bfloat16", "float16")):
@@ -140,7 +140,8 @@ def cases(row: KernelSpec | None) -> Iterator[LayerNormCase]:
     least, most = row.accepts["columns"]
     tile = row.tile["rows"]
     for i, options in enumerate(_OPTIONS):
-        # Any number of columns of the last chunk; the last columns of a step that is not the last.
+        # Every number of columns in the last chunk; the last columns of a step that is not the
+        # last.
         sizes = (
             *((1, least), (tile + 1, most), (2 * tile + 1, max(least, most - 1 - i))),
             (tile + 2, min(most, max(least, most // 2 + 1 + i))),
@@ -165,7 +166,7 @@ def cases(row: KernelSpec | None) -> Iterator[LayerNormCase]:
 
 
 def larger(on_gpu: bool) -> Iterator[LayerNormCase]:
-    """The rows of a long prompt."""
+    """A case with the rows of a long prompt."""
     for dtype in ("bfloat16", "float16"):
         options: dict[str, Any] = {"bias": True, "residual": True, "dropout_p": 0.1}
         yield LayerNormCase(LayerNormProblem((8192 if on_gpu else 400,), 4096, dtype, **options))

@@ -1,4 +1,4 @@
-"""Layer normalisation, and RMS normalisation with its options: check, plan, run."""
+"""Layer normalisation, and RMS normalisation with its options: checks, plans and runs."""
 
 from __future__ import annotations
 
@@ -47,40 +47,42 @@ def layer_norm(
 ) -> Any:
     """``(h - mean(h)) / sqrt(var(h) + eps) * weight + bias`` along the last axis, rounded once.
 
-    h is x; with a residual and dropout ``dropout(x) + residual``, rounded to the type of x, which
-    is returned, too, if there is a residual. All arithmetic is in float32.
+    h is x, or with a residual and dropout ``dropout(x) + residual`` rounded to the type of x. That
+    sum is returned too if there is a residual. All arithmetic is in float32.
 
     Parameters
     ----------
     x : array, bfloat16 or float16, (..., columns)
         numpy (with ml_dtypes), `DeviceArray`, or an array of any library with ``__dlpack__``,
-        ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the host of any
-        strides; on the device rows at one distance, elements of a row next to each other.
+        ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the host, strides are
+        free; on the device, rows lie at one distance and the elements of a row next to each other.
     weight : array, like x or float32, (columns,)
-        Of float32 it is not rounded.
+        A float32 weight is not rounded.
     bias : array, like weight, (columns,), optional
     residual : array, like x, (..., columns), optional
     eps : float
-        At least 0. Rows of equal numbers are then the bias; with 0 they are NaN.
+        At least 0. Rows of equal numbers give the bias; with 0 they give NaN.
     dropout_p : float
-        At least 0 and less than 1: how probable it is, to the nearest 2^-16, that an element of x
-        becomes 0 instead; the others are multiplied by ``1 / (1 - dropout_p)``.
+        The probability that an element of x becomes 0, at least 0 and less than 1, to the nearest
+        2^-16. The others are multiplied by ``1 / (1 - dropout_p)``.
     seed : int
-        Of 64 bits, for dropout: the same seed drops the same elements. Not with `state`.
+        A seed of 64 bits for dropout: equal seeds drop the same elements. Not allowed with `state`.
     state : array, int32, (4,), optional
-        In device memory, for dropout: a seed and an offset, two words each, the lower one first, as
-        an int64 array of (2,) has them in memory. A call adds 1 to the offset, on the device, so
-        that a graph's replays draw anew. With `seed` the offset is 0.
+        A seed and an offset for dropout, in device memory: two words each, the lower one first, as
+        in an int64 array of (2,). A call adds 1 to the offset on the device, so that the replays of
+        a graph draw new masks. With `seed` the offset is 0.
     out_dtype : optional
-        Of out: that of x, the default, or the device's type of 8 bits with 4 exponent bits: "e4m3",
-        float8_e4m3fnuz on gfx942, float8_e4m3fn on gfx950. Default with `out`: its type.
+        The type of out: that of x, the default, or the device's 8-bit type with 4 exponent bits,
+        "e4m3": float8_e4m3fnuz on gfx942, float8_e4m3fn on gfx950. With `out`, its type is the
+        default.
     scale : array, float32, optional
-        Of 8 bits: what rows are divided by, of one element for all of them, or of the shape of x
-        with or without a last axis of 1. Numbers beyond the greatest one become it. Default: one is
-        made of each row, as `quantize_fp8` does.
-    out, residual_out : array, like x or of 8 bits, like x, optional
-        Written instead of new arrays. Each may be `x` or `residual` itself, which is overwritten
-        (``residual_out=residual`` is the sum in place); else they share no memory with the inputs.
+        The divisor of 8-bit results: one element for all rows, or the shape of x with or without a
+        last axis of 1. Results beyond the greatest number are clamped to it. By default each row
+        gets a scale as in `quantize_fp8`.
+    out, residual_out : array, like x (out may have 8 bits), optional
+        Results are written here instead of to new arrays. Each may be `x` or `residual` itself,
+        which is overwritten (``residual_out=residual`` is the sum in place); otherwise they share
+        no memory with the inputs.
     out_scale : array, float32, (..., 1), optional
     workspace : device array, optional
         See `LayerNormPlan.run`.
@@ -91,18 +93,18 @@ def layer_norm(
     Returns
     -------
     out : array, like x, or of 8 bits
-        Of the kind of `x`. NaNs and infinities make their row NaN.
+        An array of the kind of `x`. NaNs and infinities make their row NaN.
     residual_out : array, like x
         Only with a residual.
     scale : array, float32, (..., 1)
-        Only with results of 8 bits: what they are multiplied by; the one that was given, if one
-        was. `gemm_nt` takes both.
+        Only with 8-bit results: their factor, which is `scale` if that was given. `gemm_nt` takes
+        both.
 
     Notes
     -----
-    The generator is Philox4x32-10: the key is the seed, the counter ``(column // 8, row, offset)``.
-    Its word i has, lower half first, the 16 bits of columns 2 i and 2 i + 1 of these 8; an element
-    is dropped if they are less than ``round(65536 * dropout_p)``.
+    The generator is Philox4x32-10, with the seed as its key and ``(column // 8, row, offset)`` as
+    its counter. Word i holds the 16 bits of columns 2 i and 2 i + 1 of these 8, the lower half
+    first; an element is dropped if its bits are less than ``round(65536 * dropout_p)``.
 
     Raises
     ------
@@ -140,7 +142,7 @@ def normalised(
     workspace: Any,
     stream: Any,
 ) -> Any:
-    """`layer_norm`, or `rms_norm` with all options; `given`: results to write."""
+    """Run `layer_norm`, or `rms_norm` with all options; `given` are results to write."""
     handle = runtime.stream_handle(stream)
     named = {name: as_view(x, name, handle) for name, x in inputs.items() if x is not None}
     view, kind = named["x"], inputs["x"]
@@ -158,7 +160,7 @@ def normalised(
     of_scale = MADE
     if scale is not None:
         if given[2] is not None:
-            raise ValueError("out_scale was given, but no scale is made: scale was given")
+            raise ValueError("out_scale was given, but no scale is computed, since scale was given")
         named["scale"], of_scale = scale_view(scale, "scale", view.shape[:-1], handle)
     if to == SAME and given[2] is not None:
         raise ValueError(f"out_scale was given, but out_dtype={out_dtype} has no scale")
@@ -176,7 +178,7 @@ def normalised(
     )
     seed = scalars.integer("seed", seed)
     if state is not None and seed:
-        raise ValueError(f"seed={seed} and state were given; there may be one of them")
+        raise ValueError(f"seed={seed} and state were given; only one of them may be")
     if 0 in view.shape:
         results = _of_nothing(kind, plan, named, given, handle)
     else:
@@ -192,7 +194,7 @@ def normalised(
 
 
 def _returned(problem: LayerNormProblem, results: tuple[Any, ...], scale: Any) -> Any:
-    """Those that there are; one alone as it is."""
+    """The results that exist, as a tuple unless there is only one."""
     out, total, made_scale = results
     found = [out] + [total] * problem.residual
     found += [scale if scale is not None else made_scale] * problem.narrow
@@ -200,7 +202,7 @@ def _returned(problem: LayerNormProblem, results: tuple[Any, ...], scale: Any) -
 
 
 def _type_of(given: Any, out: Any, dtype: DType, arch: Architecture, stream: int) -> str:
-    """What `LayerNormProblem.to` says of a type that a caller names, or of the array to write."""
+    """The value of `LayerNormProblem.to` for the type that a caller names, or for `out`."""
     text = "out_dtype={} must be"
     if given is None:
         if out is None:
@@ -218,7 +220,7 @@ def _type_of(given: Any, out: Any, dtype: DType, arch: Architecture, stream: int
 
 
 def state_of(seed: int, offset: int, on_device: bool = True) -> Any:
-    """A state for one call."""
+    """The random state of one call."""
     import numpy as np
 
     seed = scalars.integer("seed", seed) % 2**64
@@ -234,7 +236,7 @@ def _of_host(
     state: Any,
     stream: int,
 ) -> tuple[Any, ...]:
-    """Of arrays on the host, on the device, where the state is."""
+    """Run a call with arrays on the host on the device that has the state."""
     if not named["state"].on_device:
         raise TypeError("state is written in place: it must be in device memory")
     moved = {
@@ -262,10 +264,10 @@ def _of_host(
 def _of_nothing(
     kind: Any, plan: LayerNormPlan, named: dict[str, View], given: tuple[Any, ...], stream: int
 ) -> tuple[Any, ...]:
-    """Results without elements; every check is made of them, too."""
+    """Results without elements, after the same checks."""
     p, shape = plan.problem, named["x"].shape
     if p.makes_scale and 0 not in shape[:-1]:
-        raise ValueError(f"x has shape {shape}, of which no scale can be made per row")
+        raise ValueError(f"x has shape {shape}: without elements no scale can be made per row")
     columns = shape[-1:]
     for name, view in named.items():
         if name != "scale":
@@ -318,7 +320,7 @@ class LayerNormPlan(RunnablePlan[LayerNormProblem]):
     result_labels: ClassVar[tuple[str, ...]] = _RESULTS
 
     def operands(self, variant: str) -> Specs:
-        """X, weight, bias, residual, a scale that is given, the state, and the results."""
+        """x, weight, bias, residual, a given scale, the state, and the results."""
         p = self.problem
         layout, narrow = _LAYOUT, p.out_element(self.props.architecture)
         x = (*p.shape, p.columns), as_dtype(p.dtype), tuple(map(str, range(len(p.shape))))
@@ -358,16 +360,16 @@ class LayerNormPlan(RunnablePlan[LayerNormProblem]):
 
     @property
     def overwritten(self) -> frozenset[str]:
-        """Where every row is read by the workgroup that writes it, and before."""
+        """Operands that results may overwrite: a workgroup reads every row before it writes it."""
         return frozenset({"x", "residual"} if self.problem.in_place else ())
 
     def operand(self, spec: OperandSpec, view: View) -> Operand:
-        """An address and the distance of rows, none where they have several."""
+        """The address and the distance of rows, or None if rows have several distances."""
         step = row_step(view)
         return Operand(view.address, {} if step is None else {"row": step})
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
-        """That rows do not lie at one distance, or scales do not follow each other."""
+        """Why an operand does not fit: rows lie at several distances, or scales have gaps."""
         if not operand.strides:
             return "rows at several distances, which must be at one"
         step = operand.strides["row"]
@@ -395,9 +397,9 @@ class LayerNormPlan(RunnablePlan[LayerNormProblem]):
         Parameters
         ----------
         workspace : device array, optional
-            Of `new_workspace`, for dropout: a counter, which is 0 before a run and behind it. Runs
-            at the same time need workspaces of their own. While a graph is captured it must be
-            given if the plan has one.
+            A counter for dropout, made by `new_workspace`, which is 0 before and after a run. Runs
+            at the same time need separate workspaces. While a graph is captured, a plan with a
+            workspace needs one from the caller.
         """
         given = {"x": x, "weight": weight, "bias": bias, "residual": residual}
         views, handle = self.views_of({**given, "scale": scale, "state": state}, stream)

@@ -15,17 +15,17 @@ from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.layer_norm.problem import LayerNormProblem
 from amdattn.ops.norm.planning import distance, goes_through, mismatches_of_rows
 
-NORM = "norm"  # of KernelSpec.op
-GRID = "tiles_of_rows"  # of KernelSpec.grid: x = ceil(rows / tile.rows)
+NORM = "norm"  # the value of KernelSpec.op
+GRID = "tiles_of_rows"  # the value of KernelSpec.grid: x = ceil(rows / tile.rows)
 
 ARRIVED = "arrived"  # a counter of workgroups that have read the state
 _COUNTER_BYTES = 4
-# Clk at the peak clock, near what the performance model of the virtual device gives.
+# Clk at the peak clock, near those of the performance model.
 _TRIP_CLK = 600  # from the first load to the first result, without HBM's latency and arithmetic
-# Of the vector unit, for a chunk of a wave.
+# Clk of the vector unit for a chunk of a wave.
 _CHUNK_CLK, _RESIDUAL_CLK, _DRAWN_CLK, _NARROW_CLK = 330, 300, 350, 50
-_PARTIAL_CLK = 150  # where rows do not fill a kernel
-_WAVE_CLK = 150  # of sums over lanes and waves, of each wave
+_PARTIAL_CLK = 150  # if rows do not fill a kernel
+_WAVE_CLK = 150  # for sums over lanes and waves, for each wave
 
 
 def mismatches(kernel: KernelSpec, problem: LayerNormProblem) -> list[Mismatch]:
@@ -41,13 +41,13 @@ def mismatches(kernel: KernelSpec, problem: LayerNormProblem) -> list[Mismatch]:
 
 
 def workgroups(kernel: KernelSpec, problem: LayerNormProblem) -> int:
-    """Of a launch."""
+    """Workgroups of a launch."""
     kernel.check_grid(GRID)
     return -(-problem.rows // kernel.tile["rows"])
 
 
 def cost_clk(kernel: KernelSpec, problem: LayerNormProblem, props: DeviceProps) -> float:
-    """Estimated clocks of a launch with cold caches, for a choice among those that take it."""
+    """Estimated clocks of a launch with cold caches, to choose among kernels that take it."""
     arch, params = props.architecture, kernel.params
     waves = kernel.workgroup[0] / LANES_PER_WAVE
     of_chunk = _CHUNK_CLK + _RESIDUAL_CLK * problem.residual
@@ -66,14 +66,14 @@ def cost_clk(kernel: KernelSpec, problem: LayerNormProblem, props: DeviceProps) 
         at_the_end = 0
     stream = problem.nbytes / hbm_bytes_per_clk - at_the_end
     fixed = arch.first_fetch_clk + props.hbm_latency_clk + _TRIP_CLK
-    slowest: float = max(shared, last, stream) + max(shared, last) / 4  # HBM hides not all of it
-    return fixed + slowest + at_the_end  # what the L2s hold is written then
+    slowest: float = max(shared, last, stream) + max(shared, last) / 4  # HBM hides a part of it
+    return fixed + slowest + at_the_end  # then the L2s write back what they hold
 
 
 def choices(
     problem: LayerNormProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[KernelChoice]:
-    """Every kernel that takes a problem."""
+    """All kernels that take a problem."""
     return kernel_choices(problem, props, rows, NORM, mismatches, cost_clk, distance)
 
 
@@ -83,7 +83,7 @@ def build(
     choice: KernelChoice,
     choices: Choices[KernelChoice],
 ) -> Plan[LayerNormProblem]:
-    """The plan of a choice."""
+    """Make the plan of a choice."""
     kernel, has, draws = choice.kernel, problem.residual, problem.draws
     given = problem.narrow and not problem.makes_scale
     count = workgroups(kernel, problem)

@@ -13,35 +13,35 @@ from amdattn.ops.quantize.problem import PER, chosen
 
 SAME, NARROW = "same", "e4m3"  # of `to`
 MADE = "made"  # of `scale`; or given, of `PER`
-_BITS = 16  # of a random number
+_BITS = 16  # bits of a random number
 
 
 @dataclass(frozen=True)
 class LayerNormProblem:
-    """Normalisation of rows, also of RMS, with a bias, dropout and results of 8 bits.
+    """Layer or RMS normalisation of rows, with a bias, dropout and 8-bit results.
 
     Parameters
     ----------
     shape : tuple of int
-        Of x but for the last axis; together the rows.
+        Shape of x without its last axis; all of these axes together are the rows.
     columns : int
     dtype : str
     bias : bool
     residual : bool
-        Whether one is added before.
+        Whether a residual is added first.
     eps : float
     in_place : bool
-        Whether a result may be x or the residual itself, the same elements at the same places.
+        Whether a result may be x or the residual itself, with the same elements in the same places.
     weight_dtype : str, optional
-        Of weight and bias: `dtype`, or float32; None: `dtype`.
+        Type of weight and bias: `dtype`, or float32. None: `dtype`.
     dropout_p : float
-        How probable it is that an element of x is dropped.
+        Probability that an element of x is dropped.
     to : {"same", "e4m3"}
-        Type of the result: that of x, or the device's own of 8 bits with 4 of exponent.
+        Type of the result: that of x, or the device's 8-bit type with 4 exponent bits.
     scale : {"made", "row", "tensor"}
-        Of 8 bits: one is made of each row, or given of each row, or one is given.
+        Scales of 8-bit results: made for each row, given for each row, or one given for all.
     rms : bool
-        Whether no mean is subtracted, as `rms_norm` has it.
+        Whether no mean is subtracted, as in `rms_norm`.
 
     Raises
     ------
@@ -66,7 +66,7 @@ class LayerNormProblem:
         def put(name: str, value: object) -> None:
             object.__setattr__(self, name, value)
 
-        plain = self.plain  # which checks what both have
+        plain = self.plain  # checks the arguments that both have
         for name in ("shape", "columns", "dtype", "residual", "eps", "in_place", "weight_dtype"):
             put(name, getattr(plain, name))
         for name in ("bias", "rms"):
@@ -81,7 +81,7 @@ class LayerNormProblem:
 
     @property
     def plain(self) -> NormProblem:
-        """What `rms_norm` has of it as well."""
+        """The problem without the options that `rms_norm` lacks."""
         return NormProblem(
             *(self.shape, self.columns, self.dtype, self.residual, self.eps, self.in_place),
             weight_dtype=self.weight_dtype,
@@ -89,7 +89,7 @@ class LayerNormProblem:
 
     @property
     def rows(self) -> int:
-        """Of x."""
+        """Rows of x."""
         return math.prod(self.shape)
 
     @property
@@ -104,22 +104,22 @@ class LayerNormProblem:
 
     @property
     def draws(self) -> bool:
-        """Whether something is random."""
+        """Whether elements are dropped at random."""
         return self.dropout_p > 0
 
     @property
     def threshold(self) -> int:
-        """Random numbers of 16 bits below it drop their element."""
+        """Elements whose 16 random bits are below this are dropped."""
         return min(round(self.dropout_p * (1 << _BITS)), (1 << _BITS) - 1)
 
     @property
     def kept(self) -> float:
-        """What elements that are not dropped are multiplied by."""
+        """The factor of elements that are not dropped."""
         return 1 / (1 - self.dropout_p)
 
     @property
     def narrow(self) -> bool:
-        """Whether the result is of 8 bits."""
+        """Whether the result has 8 bits."""
         return self.to == NARROW
 
     @property
@@ -129,7 +129,7 @@ class LayerNormProblem:
 
     @property
     def scales(self) -> int:
-        """How many there are, made or given."""
+        """The number of scales, made or given."""
         if not self.narrow:
             return 0
         return 1 if self.scale == "tensor" else self.rows
@@ -140,7 +140,7 @@ class LayerNormProblem:
 
     @property
     def text(self) -> str:
-        """Every argument."""
+        """All arguments."""
         return (
             f"layer_norm {self.dtype}, rows={self.rows} columns={self.columns} bias={self.bias} "
             f"residual={self.residual} eps={self.eps:.6g} in_place={self.in_place} "
@@ -160,13 +160,13 @@ class LayerNormProblem:
 
     @property
     def flops(self) -> int:
-        """Of sums, differences, squares and products."""
+        """Operations of sums, differences, squares and products."""
         of_element = 8 + self.bias + self.residual + 2 * self.draws + 2 * self.narrow
         return of_element * self.rows * self.columns
 
     @property
     def read_bytes(self) -> int:
-        """Bytes of what is read, each counted once."""
+        """Bytes that are read, each counted once."""
         of_rows = (1 + self.residual) * self.itemsize * self.rows * self.columns
         of_columns = (1 + self.bias) * self.weight_element.itemsize * self.columns
         given = self.scales * (not self.makes_scale)

@@ -1,4 +1,4 @@
-"""Normalised rows in float64: which elements are dropped, the sum, the result."""
+"""Normalised rows in float64: the dropout mask, the sum and the result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OF_CALL = 8  # columns of a counter
 
 
 def kept(problem: LayerNormProblem, state: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Which elements of x stay, (rows, columns)."""
+    """A mask of the elements of x that stay, (rows, columns)."""
     seed, offset = (int(x) % 2**64 for x in state.view(np.int64))
     rows, blocks = problem.rows, -(-problem.columns // _OF_CALL)
     counter = np.zeros((rows, blocks, 4), np.uint64)
@@ -30,7 +30,7 @@ def kept(problem: LayerNormProblem, state: NDArray[np.int32]) -> NDArray[np.bool
 
 
 def dropped(problem: LayerNormProblem, inputs: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-    """What is normalised, in the type of x."""
+    """The rows that are normalised, in the type of x."""
     x = inputs["x"]
     if not problem.draws and not problem.residual:
         return x
@@ -47,7 +47,7 @@ def dropped(problem: LayerNormProblem, inputs: Mapping[str, NDArray[Any]]) -> ND
 def normalised(
     problem: LayerNormProblem, h: NDArray[Any], inputs: Mapping[str, NDArray[Any]]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The result before it is rounded, and what float32 arithmetic is relative to."""
+    """The result before it is rounded, and the magnitude that float32 errors are relative to."""
     rows = h.astype(np.float64)
     mean = np.float64(0) if problem.rms else rows.mean(-1, keepdims=True)
     apart = rows - mean
@@ -56,7 +56,7 @@ def normalised(
     weight = inputs["weight"].astype(np.float64)
     bias = inputs["bias"].astype(np.float64) if problem.bias else np.float64(0)
     y = apart * scale * weight
-    # Differences are exact to 2^-24 of the greatest one of the row, as means are.
+    # Differences, like means, are exact to 2^-24 of the row's greatest difference.
     most = np.abs(apart).max(-1, keepdims=True) + 2.0**-22 * np.abs(mean)
     size = (np.abs(apart) + most / 8) * scale * np.abs(weight) + np.abs(bias)
     return y + bias, size

@@ -1,1 +1,1 @@
-"""Gradients of normalised rows, of all that `layer_norm` does."""
+"""Gradients of normalised rows, with all options of `layer_norm`."""

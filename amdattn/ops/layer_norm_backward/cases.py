@@ -1,4 +1,4 @@
-"""Gradients of rows normalised with all options as an operation: options, cases, results."""
+"""Gradients of rows normalised with all options, as an operation: options, cases, results."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from amdattn.ops.layer_norm_backward.problem import LayerNormBackwardProblem
 from amdattn.ops.norm.cases import TINY
 from amdattn.ops.norm_backward.planning import COLUMN_SUMS
 
-# Largest relative error of one rounding, and half of a denormal.
+# The largest relative error of one rounding, and half of a denormal.
 _ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 _LEAST = {"bfloat16": 2.0**-134, "float16": 2.0**-25}
-_OF_SUMS = 2.0**-16  # float32 sums of some hundreds of products in a lane, and those of lanes
+_OF_SUMS = 2.0**-16  # for float32 sums of some hundreds of products in a lane, and of lanes
 _FLOAT32 = 2.0**-24
 
 
@@ -35,13 +35,13 @@ class LayerNormBackwardCase(Case[LayerNormBackwardProblem]):
     Attributes
     ----------
     scale : float
-        What rows are multiplied by.
+        A factor of the rows.
     """
 
     scale: float = 1.0
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
-        """Random host arrays by operand, the same for the same seed."""
+        """Random host arrays by operand; equal seeds give equal arrays."""
         p, rng = self.problem, np.random.default_rng(seed)
         element, rows = as_dtype(p.dtype).numpy(), (p.all_rows, p.columns)
         kinds: dict[str, tuple[tuple[int, ...], Any]] = {
@@ -63,7 +63,7 @@ class LayerNormBackwardCase(Case[LayerNormBackwardProblem]):
 def expected(
     case: LayerNormBackwardCase, inputs: Mapping[str, NDArray[Any]]
 ) -> dict[str, Expected]:
-    """In float64; wrong by one rounding, and a little by what is float32."""
+    """Results in float64, and their error: one rounding, and float32 arithmetic."""
     p = case.problem
     dout, weight = (inputs[name].astype(np.float64) for name in ("dout", "weight"))
     stays = np.ones((p.all_rows, p.columns), np.bool_)
@@ -118,7 +118,7 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
 
 
 def cases(row: KernelSpec | None) -> Iterator[LayerNormBackwardCase]:
-    """Around the sizes of chunks, waves and tiles; of a kernel around its own least and most."""
+    """Sizes around those of chunks, waves and tiles, or around the least and most of one kernel."""
     if row is None:
         for i, sizes in enumerate(_SIZES):
             for j, dtype in enumerate(("bfloat16", "float16")):
@@ -130,13 +130,14 @@ def cases(row: KernelSpec | None) -> Iterator[LayerNormBackwardCase]:
     tile = row.tile["rows"]
     weights: dict[str, Any] = {"weight_dtype": row.params["weight_dtype"]}
     for i, options in enumerate(_OPTIONS):
-        # Any number of columns of the last chunk; the last columns of a step that is not the last.
+        # Every number of columns in the last chunk; the last columns of a step that is not the
+        # last.
         of_kernel = (
             *((1, 1, least), (2, tile + 1, most), (1, 2 * tile + 1, max(least, most - 1 - i))),
             (1, tile + 2, min(most, max(least, most // 2 + 1 + i))),
             (3, 1, max(least, most // 2 - 1 - i)),
         )
-        # Whole rows, and such that are not, with every option.
+        # Rows that fill a kernel and rows that do not, with every option.
         for sizes in dict.fromkeys((of_kernel[i], of_kernel[(i + 1) % 5], *of_kernel[1:])):
             facts = {**options, **weights}
             problem = LayerNormBackwardProblem(*sizes, row.dtype, **facts)
@@ -148,7 +149,7 @@ def cases(row: KernelSpec | None) -> Iterator[LayerNormBackwardCase]:
 
 
 def larger(on_gpu: bool) -> Iterator[LayerNormBackwardCase]:
-    """The rows of a long sequence: several of each block."""
+    """A case with the rows of a long sequence: several for each block."""
     for dtype in ("bfloat16", "float16"):
         rows = 8192 if on_gpu else 700
         options: dict[str, Any] = {"bias": True, "residual": True, "dropout_p": 0.1}

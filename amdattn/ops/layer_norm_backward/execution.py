@@ -1,4 +1,4 @@
-"""Gradients of rows normalised with all options: check, plan, run."""
+"""Gradients of rows normalised with all options: checks, plans and runs."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ def layer_norm_backward(
     workspace: Any = None,
     stream: Any = None,
 ) -> tuple[Any, ...]:
-    """Gradients of `layer_norm`, or of `rms_norm`, with a result of the type of x.
+    """Compute gradients of `layer_norm`, or of `rms_norm`, for results of the type of x.
 
     Parameters
     ----------
     dout : array, bfloat16 or float16, (rows, columns)
         The gradient of the result.
     x : array, like dout
-        What the forward pass had; with a residual the sum that it returned.
+        The x of the forward pass; with a residual, the sum that it returned.
     weight : array, like x or float32, (columns,)
     dresidual_out : array, like x, optional
-        The gradient of that sum as a result; given exactly if there was a residual.
+        The gradient of that sum, which is needed if and only if there was a residual.
     eps, dropout_p, seed, state
-        As the forward pass had them; which elements were dropped is drawn again. The state is not
+        The arguments of the forward pass, from which the mask is drawn again. The state is not
         changed.
     bias, rms : bool
         Whether the bias has a gradient; whether no mean was subtracted.
     behind : int
-        How many calls have advanced the state since the forward pass began: that one alone by
-        default, 0 of a copy that was made before.
+        The number of calls that have advanced the state since the forward pass began: 1, that pass
+        alone, by default; 0 for a copy that was made before it.
     workspace : device array, optional
-        Of ``plan.workspace.total_bytes`` bytes; its contents are lost.
+        An array of ``plan.workspace.total_bytes`` bytes, which is overwritten.
     stream : hipStream_t, optional
 
     Returns
@@ -104,7 +104,7 @@ class LayerNormBackwardPlan(RunnablePlan[LayerNormBackwardProblem]):
     result_labels: ClassVar[tuple[str, ...]] = ("dx", "dresidual", "dparameters")
 
     def operands(self, variant: str) -> Specs:
-        """Dout, x, weight, dresidual_out, the state, and the gradients."""
+        """dout, x, weight, dresidual_out, the state, and the gradients."""
         p = self.problem
         rows = (p.all_rows, p.columns), as_dtype(p.dtype), ("row",)
         sums = (p.groups, 1 + p.bias, p.columns), FLOAT32, ()
@@ -139,15 +139,15 @@ class LayerNormBackwardPlan(RunnablePlan[LayerNormBackwardProblem]):
         workspace: Any = None,
         stream: Any = None,
     ) -> Any:
-        """Run the plan on arrays of its shapes; results go to the arrays that are given.
+        """Run the plan on arrays of its shapes; results go to the given arrays.
 
         Returns
         -------
         dx : array, like x
         dresidual : array, like x, or None
-            Where it is not `dx`.
+            An array only if it is not `dx`.
         dparameters : array, float32, (groups, 1 or 2, columns)
-            Of the weight, and of the bias.
+            The gradients of the weight and of the bias.
         """
         given = {"dout": dout, "x": x, "weight": weight, "dresidual_out": dresidual_out}
         views, handle = self.views_of({**given, "state": state}, stream)

@@ -15,9 +15,9 @@ from amdattn.ops.layer_norm_backward.problem import LayerNormBackwardProblem
 from amdattn.ops.norm.planning import distance, mismatches_of_rows
 from amdattn.ops.norm_backward.planning import COLUMN_SUMS, GRID, SUMS_GRID, block_rows, blocks
 
-NORM_BACKWARD = "norm_backward"  # of KernelSpec.op
+NORM_BACKWARD = "norm_backward"  # the value of KernelSpec.op
 
-_ROW_BYTES_PER_CLK = 24  # of a CU, from and to caches: for estimates
+_ROW_BYTES_PER_CLK = 24  # of a CU, to and from caches; for estimates
 
 
 def mismatches(kernel: KernelSpec, problem: LayerNormBackwardProblem) -> list[Mismatch]:
@@ -25,13 +25,13 @@ def mismatches(kernel: KernelSpec, problem: LayerNormBackwardProblem) -> list[Mi
     sizes = {"columns": problem.columns, "rows": problem.all_rows}
     found = mismatches_of_rows(kernel, problem.dtype, problem.weight_dtype, sizes)
     most = kernel.accepts["max_workgroups"]
-    if problem.groups > most:  # each has one at least
+    if problem.groups > most:  # each has at least one
         found.append(Mismatch("groups", problem.groups, (Span(1, most),)))
     return found
 
 
 def cost_clk(kernel: KernelSpec, problem: LayerNormBackwardProblem, props: DeviceProps) -> float:
-    """Estimated clocks: the trip to memory, and what a CU reads and writes."""
+    """Estimated clocks: the trip to memory, and the bytes that a CU reads and writes."""
     of_cu = -(-problem.groups * blocks(kernel, problem, props) // props.num_cus)
     columns = kernel.tile["columns"] * (3 + problem.residual + problem.splits)
     row = columns * problem.forward.itemsize / _ROW_BYTES_PER_CLK
@@ -42,7 +42,7 @@ def cost_clk(kernel: KernelSpec, problem: LayerNormBackwardProblem, props: Devic
 def choices(
     problem: LayerNormBackwardProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[KernelChoice]:
-    """Every kernel that takes a problem, those of fewer columns first."""
+    """All kernels that take a problem, those for fewer columns first."""
     return kernel_choices(
         *(problem, props, rows, NORM_BACKWARD, mismatches, cost_clk, distance),
         order=lambda kernel: int(kernel.accepts["columns"][1]),
@@ -50,7 +50,7 @@ def choices(
 
 
 def best(items: Sequence[KernelChoice]) -> KernelChoice:
-    """The one of the fewest columns that suffice."""
+    """The kernel for the fewest columns that suffice."""
     return items[0]
 
 
@@ -60,7 +60,7 @@ def build(
     choice: KernelChoice,
     choices: Choices[KernelChoice],
 ) -> Plan[LayerNormBackwardProblem]:
-    """The plan of a choice."""
+    """Make the plan of a choice."""
     kernel = choice.kernel
     count = blocks(kernel, problem, props)
     per_cu, limit = workgroups_per_cu(kernel, props)

@@ -13,19 +13,19 @@ from amdattn.scalars import INT32_MAX
 
 @dataclass(frozen=True)
 class LayerNormBackwardProblem:
-    """Gradients of normalised rows: of x for each row, of weight and bias for each group of rows.
+    """Gradients of normalised rows: of x by row, of weight and bias by group of rows.
 
     Parameters
     ----------
     groups : int
-        Gradients of weight and bias are summed over the rows of one.
+        Number of groups; gradients of weight and bias are summed over the rows of a group.
     rows : int
-        Of a group.
+        Rows of a group.
     columns : int
     dtype : str
     bias : bool
     residual : bool
-        Whether the normalised sum was a result too, and has a gradient that is added.
+        Whether the normalised sum was also a result, whose gradient is added.
     eps : float
     weight_dtype : str, optional
         `dtype`, or float32; None: `dtype`. Gradients of weight and bias are float32 in either case.
@@ -33,8 +33,8 @@ class LayerNormBackwardProblem:
     rms : bool
         Whether no mean was subtracted.
     behind : int
-        How much the offset of the state is ahead of that of the forward pass: 1 of a state that no
-        call has had since, 0 of a copy of before it.
+        How far the offset of the state is ahead of that of the forward pass: 1 if no call has used
+        the state since, 0 for a copy from before it.
 
     Raises
     ------
@@ -60,13 +60,13 @@ class LayerNormBackwardProblem:
             if not least <= count <= INT32_MAX:
                 raise ValueError(f"{name}={count} must be in {least}..{INT32_MAX}")
             object.__setattr__(self, name, count)
-        forward = self.forward  # which checks the rest
+        forward = self.forward  # checks the rest
         for field in dataclasses.fields(self)[2:-1]:
             object.__setattr__(self, field.name, getattr(forward, field.name))
 
     @property
     def forward(self) -> LayerNormProblem:
-        """What these are the gradients of."""
+        """The forward problem."""
         return LayerNormProblem(
             (self.groups, self.rows),
             *(self.columns, self.dtype, self.bias, self.residual, self.eps),
@@ -77,7 +77,7 @@ class LayerNormBackwardProblem:
 
     @property
     def all_rows(self) -> int:
-        """Of all groups."""
+        """Rows of all groups."""
         return self.groups * self.rows
 
     @property
@@ -87,7 +87,7 @@ class LayerNormBackwardProblem:
 
     @property
     def splits(self) -> bool:
-        """Whether the gradient of the residual is another than that of x."""
+        """Whether the gradient of the residual differs from that of x."""
         return self.residual and self.draws
 
     @property
@@ -97,7 +97,7 @@ class LayerNormBackwardProblem:
 
     @property
     def text(self) -> str:
-        """Every argument."""
+        """All arguments."""
         return (
             f"layer_norm_backward {self.dtype}, groups={self.groups} rows={self.rows} "
             f"columns={self.columns} bias={self.bias} residual={self.residual} eps={self.eps:.6g} "
@@ -118,7 +118,7 @@ class LayerNormBackwardProblem:
 
     @property
     def flops(self) -> int:
-        """Of moments and sums, of all gradients."""
+        """Operations of moments and sums, for all gradients."""
         return (20 + self.residual + self.bias) * self.all_rows * self.columns
 
     @property

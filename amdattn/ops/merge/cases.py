@@ -1,4 +1,4 @@
-"""Merging partial attention results as an operation: options, cases, what results must be."""
+"""Merging partial attention results as an operation: options, cases, expected results."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from amdattn.ops.merge.merge_state import MergePlan, planned
 from amdattn.ops.merge.planning import MERGE_STATE, STRIDE_BYTES
 from amdattn.ops.merge.problem import MergeProblem
 
-# Largest relative error of one rounding, and of one operation in float32.
+# The largest relative error of one rounding, and of one operation in float32.
 _ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-11, "float32": 2.0**-24}
 _LEAST = {"bfloat16": 2.0**-134, "float16": 2.0**-25, "float32": 2.0**-150}  # half of a denormal
 _FLOAT32 = 2.0**-24
@@ -27,10 +27,10 @@ _OF_WEIGHTS = 16  # operations in float32: exponential, sum, reciprocal, product
 
 @dataclass(frozen=True)
 class MergeCase(Case[MergeProblem]):
-    """Normally distributed parts; every row has keys in some, none in others, whose o is NaN."""
+    """Normally distributed parts. Each row has keys in some; in the others its o is NaN."""
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
-        """Random host arrays by operand, the same for the same seed."""
+        """Random host arrays by operand; equal seeds give equal arrays."""
         p, rng = self.problem, np.random.default_rng(seed)
         lse = 3 * rng.standard_normal((p.num_parts, p.batch, p.num_heads, p.seqlen), np.float32)
         lse[1:][rng.random(lse[1:].shape) < 0.2] = -np.inf
@@ -42,7 +42,7 @@ class MergeCase(Case[MergeProblem]):
 
 
 def expected(case: MergeCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
-    """In float64; wrong by one rounding, and a little by what is float32."""
+    """Results in float64, and their error: one rounding, and float32 arithmetic."""
     p, lse = case.problem, inputs["lse"].astype(np.float64)
     greatest = lse.max(axis=0)
     total = greatest + np.log(np.exp(lse - greatest).sum(axis=0))
@@ -68,7 +68,7 @@ _SIZES = (
 
 
 def cases(row: KernelSpec | None) -> Iterator[MergeCase]:
-    """Around the sizes of waves and tiles, parts up to and beyond those loaded at once."""
+    """Sizes around those of waves and tiles; numbers of parts around those loaded at once."""
     if row is None:
         for i, (parts, batch, seqlen, heads, chunks) in enumerate(_SIZES):
             for dtype in ("bfloat16", "float16", "float32"):
@@ -88,7 +88,7 @@ def cases(row: KernelSpec | None) -> Iterator[MergeCase]:
 
 
 def larger(on_gpu: bool) -> Iterator[MergeCase]:
-    """The parts of a long prompt."""
+    """A case with the parts of a long prompt."""
     for dtype in ("bfloat16", "float32"):
         problem = MergeProblem(4, 1, 8192 if on_gpu else 200, 32, 128, dtype)
         yield MergeCase(problem, "bshd")

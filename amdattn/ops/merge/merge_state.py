@@ -1,4 +1,4 @@
-"""Merging attention over disjoint sets of keys: check, plan, run."""
+"""Merging attention over disjoint sets of keys: checks, plans and runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from amdattn.ops.merge import planning
 from amdattn.ops.merge.planning import STRIDE_BYTES, in_bytes
 from amdattn.ops.merge.problem import MergeProblem
 
-# Axes of a result but the last; parts have one more in front.
+# Axes of a result except the last; parts have one more in front.
 _LAYOUTS = {"bshd": ("batch", "seq", "head"), "bhsd": ("batch", "head", "seq")}
 _OF_LSE = ("batch", "head")  # and seq, next to each other
 _SIZES = {"part": "num_parts", "batch": "batch", "seq": "seqlen", "head": "num_heads"}
@@ -40,25 +40,25 @@ def merge_state(
 ) -> tuple[Any, Any]:
     """Merge attention over disjoint sets of keys into attention over all of them.
 
-    ``out = sum_p exp(lse[p] - L) * o[p]`` of each row, with ``L = log(sum_p exp(lse[p]))``: sums
-    in float32, parts in their order, rounded once to nearest even.
+    Each row is ``out = sum_p exp(lse[p] - L) * o[p]`` with ``L = log(sum_p exp(lse[p]))``. Parts
+    are summed in their order, in float32, and rounded once to nearest even.
 
     Parameters
     ----------
     o : array, bfloat16, float16 or float32, (num_parts, batch, seqlen, num_heads, head_dim)
-        What attention over each set of keys gave, as `flash_attn_func` returns it. head_dim is a
-        multiple of 8, of float32 of 4, up to 256. numpy (with ml_dtypes), `DeviceArray`, or an
+        The results of attention over each set of keys, as `flash_attn_func` returns them. head_dim
+        is a multiple of 8 (4 for float32) up to 256. numpy (with ml_dtypes), `DeviceArray`, or an
         array of any library with ``__dlpack__``, ``__cuda_array_interface__`` or ``__array__``, on
-        the CPU or a GPU. On the host of any strides; on the device elements of a row lie next to
-        each other, rows at multiples of 16 bytes.
+        the CPU or a GPU. On the host, strides are free; on the device, the elements of a row lie
+        next to each other and rows begin at multiples of 16 bytes.
     lse : array, float32, (num_parts, batch, num_heads, seqlen)
-        Natural log, as `flash_attn_func` returns it. -inf: the part has no key for the row, and
-        whatever its o holds is not used. NaN and +inf make the row NaN.
+        Natural logarithms, as `flash_attn_func` returns them. -inf means that the part has no key
+        for the row; its o is then not used. NaN and +inf make the row NaN.
     layout : {"bshd", "bhsd"}
-        Of o and out; "bhsd" is (num_parts, batch, num_heads, seqlen, head_dim).
+        The layout of o and out; "bhsd" is (num_parts, batch, num_heads, seqlen, head_dim).
     out : array, like o without its first axis, optional
     lse_out : array, float32, (batch, num_heads, seqlen), optional
-        Written instead of new arrays; they share no memory with the inputs.
+        Results are written here instead of to new arrays; they share no memory with the inputs.
     stream : hipStream_t, optional
         An int or a hip-python stream; defaults to the default stream. Calls on device arrays return
         before the kernel has finished, calls on host arrays after the result is copied back.
@@ -66,9 +66,9 @@ def merge_state(
     Returns
     -------
     out : array, like o without its first axis
-        Of the kind of `o`. Rows without keys in any part are 0.
+        An array of the kind of `o`. Rows without keys in any part are 0.
     lse_out : array, float32, (batch, num_heads, seqlen)
-        L; -inf of rows without keys.
+        L; -inf for rows without keys.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def merge_state(
         told = ", ".join(_SIZES[axis] for axis in axes)
         raise ValueError(f"o has shape {shape}; it must have 5 dimensions ({told}, head_dim)")
     ordinal = runtime.get(views[0].ordinal).ordinal
-    # Without rows there is nothing to plan: that of one row stands for the rest of the checks.
+    # Without rows nothing can be planned; a plan of one row makes the remaining checks.
     is_empty = 0 in shape[1:-1]
     lengths = (shape[0], *(max(1, n) for n in shape[1:-1]), shape[-1]) if is_empty else shape
     plan = _planned_for(ordinal, lengths, views[0].dtype.name, layout)
@@ -134,7 +134,7 @@ def _planned_for(ordinal: int, shape: tuple[int, ...], dtype: str, layout: str) 
 
 
 def _axes(layout: str) -> tuple[str, ...]:
-    """Of o but the last."""
+    """Axes of o except the last."""
     name = scalars.word("layout", layout)
     if name not in _LAYOUTS:
         raise ValueError(f"layout={name!r} must be one of {tuple(_LAYOUTS)}")
@@ -152,13 +152,13 @@ class MergePlan(RunnablePlan[MergeProblem]):
     default_variant: ClassVar[str] = "bshd"
 
     def operands(self, variant: str) -> Specs:
-        """O, lse, out and lse_out; `variant` is the layout."""
+        """o, lse, out and lse_out; `variant` is the layout."""
         p = self.problem
         sizes = {axis: getattr(p, name) for axis, name in _SIZES.items()}
         return _specs(sizes, p.head_dim, as_dtype(p.dtype), variant)
 
     def operand(self, spec: OperandSpec, view: View) -> Operand:
-        """An address and strides in elements, of o and out in 16 bytes as well; 0 along one."""
+        """The address and strides, in elements and for o and out also in 16 bytes; or 0."""
         axes = spec.axes if spec.name in _OF_ROWS else (*spec.axes, "seq")
         steps = {
             axis: step if length > 1 else 0
@@ -170,9 +170,9 @@ class MergePlan(RunnablePlan[MergeProblem]):
         return Operand(view.address, steps)
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
-        """What in the address or strides of an operand the kernel's loads and stores cannot take.
+        """Why the kernel's loads and stores cannot take the address or strides of an operand.
 
-        Of o and out those are of 16 bytes; strides are 32-bit numbers.
+        For o and out they have 16 bytes; strides are 32-bit numbers.
         """
         of_rows = spec.name in _OF_ROWS
         align = STRIDE_BYTES if of_rows else spec.dtype.itemsize
@@ -211,7 +211,7 @@ class MergePlan(RunnablePlan[MergeProblem]):
 
 
 def _specs(sizes: dict[str, int], head_dim: int, dtype: DType, layout: str) -> Specs:
-    """What every operand must be; `sizes` by axis."""
+    """The required shape and type of each operand; `sizes` are by axis."""
     axes, of_lse = _axes(layout), ("part", *_OF_LSE)
     rows = *(sizes[axis] for axis in axes), head_dim
     sums = *(sizes[axis] for axis in of_lse), sizes["seq"]
@@ -227,7 +227,7 @@ def _specs(sizes: dict[str, int], head_dim: int, dtype: DType, layout: str) -> S
 def _of_nothing(
     kind: Any, views: tuple[View, View], given: tuple[Any, Any], layout: str, stream: int
 ) -> tuple[Any, Any]:
-    """Results without elements; every check is made of them, too."""
+    """Results without elements, after the same checks."""
     o, lse = views
     sizes = dict(zip(_axes(layout), o.shape, strict=False))
     specs = _specs(sizes, o.shape[-1], o.dtype, layout)

@@ -15,38 +15,37 @@ from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
 from amdattn.op.workspace import WorkspaceLayout
 from amdattn.ops.merge.problem import LSE_BYTES, MergeProblem
 
-MERGE_STATE = "merge_state"  # of KernelSpec.op
-# Of KernelSpec.grid: x and z along two of the axes of rows, y = ceil(rows / rows of a workgroup)
-# along the third.
+MERGE_STATE = "merge_state"  # the value of KernelSpec.op
+# The value of KernelSpec.grid: x and z are two of the axes of rows, and y =
+# ceil(rows / rows of a workgroup) is the third.
 GRID = "two_axes_of_rows_and_tiles_of_the_third"
-STRIDE_BYTES = 16  # what strides of o and out count
+STRIDE_BYTES = 16  # bytes that strides of o and out count
 
-# Clk at the peak clock, fitted to what the performance model of the virtual device gives for the
-# shipped kernels on an MI300X: in 78 shapes the one that they prefer takes at most 5 % longer than
-# the fastest. They are no account of the instructions, and taken to be the same on every
-# architecture.
-# From the first instruction to the end of the last store, without HBM's latency and what follows.
+# Clk at the peak clock, fitted to the performance model's times of the shipped kernels on an
+# MI300X: in 78 shapes, the kernel that they prefer takes at most 5 % longer than the fastest. They
+# do not count instructions, and are taken to be the same on every architecture. From the first
+# instruction to the end of the last store, without HBM's latency and what follows.
 _FIXED_CLK = 643
-_TRIP_CLK = 135  # of loads that are waited for before the next ones, without HBM's latency
-# Of a wave: of a part, of one of its columns in a lane, and of one of the result's: in 16 bits, in
+_TRIP_CLK = 135  # for loads that must arrive before the next ones, without HBM's latency
+# For a wave: a part, one of its columns in a lane, and one column of the result, in 16 bits and in
 # float32.
 _PART_CLK, _COLUMN_CLK, _RESULT_CLK = 42, (4.6, 2.5), (13, 7.1)
-_LSE_APART_BYTES = 36  # that come along with an lse whose neighbours another workgroup reads
-_PARTS_AT_ONCE = 8  # kAtOnce of the source
+_LSE_APART_BYTES = 36  # bytes that come with an lse whose neighbours another workgroup reads
+_PARTS_AT_ONCE = 8  # kAtOnce in the source
 
-# The axes of rows, by the argument that gives their length. Workgroups next to each other are
-# along the first of those that are left: heads of a query lie next to each other.
+# The axes of rows, by the argument that gives their length. Neighbouring workgroups are along the
+# first axis that is left, since heads of a query lie next to each other.
 _AXES = {"head": "num_heads", "seq": "seqlen", "batch": "batch"}
 
 
 def in_bytes(axis: str) -> str:
-    """Name of the stride of o or out along an axis, counted in so many bytes."""
+    """The name of the stride of o or out along an axis, in units of a number of bytes."""
     return f"{axis} in {STRIDE_BYTES} bytes"
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A kernel, which axis of rows is which of its grid, and its estimated clocks."""
+    """A kernel, the axes of rows on its grid, and its estimated clocks."""
 
     kernel: KernelSpec
     x: str
@@ -56,24 +55,24 @@ class Choice:
 
     @property
     def facts(self) -> dict[str, object]:
-        """What tells it from the others."""
+        """The facts that distinguish it from other choices."""
         return {"kernel": self.kernel.name, "rows_along": self.row}
 
 
 def length(problem: MergeProblem, axis: str) -> int:
-    """Of an axis of rows."""
+    """Length of an axis of rows."""
     found: int = getattr(problem, _AXES[axis])
     return found
 
 
 def chunks_of_row(kernel: KernelSpec, problem: MergeProblem) -> int:
-    """Of as many lanes: each has one."""
+    """Chunks of a row, each of which one lane has."""
     found: int = problem.row_bytes // kernel.params["chunk_bytes"]
     return found
 
 
 def tile_rows(kernel: KernelSpec, problem: MergeProblem) -> int:
-    """Rows of a workgroup; the lanes of each are a power of two, so that none has to divide."""
+    """Rows of a workgroup; each has a power of two of lanes, so that nothing is divided."""
     return kernel.tile["chunks"] >> (chunks_of_row(kernel, problem) - 1).bit_length()
 
 
@@ -95,7 +94,7 @@ def mismatches(kernel: KernelSpec, problem: MergeProblem) -> list[Mismatch]:
 
 
 def _orders(kernel: KernelSpec, problem: MergeProblem) -> Iterator[tuple[str, str, str]]:
-    """Axes along x, the rows of a workgroup, and z: each for the rows, if the grid allows it."""
+    """Orders of the axes along x, the rows of a workgroup, and z that the grid allows."""
     most_x, most_yz = kernel.accepts["max_workgroups"], kernel.accepts["max_workgroups_yz"]
     for row in _AXES:
         if length(problem, row) == 1 < problem.rows:
@@ -109,7 +108,7 @@ def _orders(kernel: KernelSpec, problem: MergeProblem) -> Iterator[tuple[str, st
 
 
 def _too_long(kernel: KernelSpec, problem: MergeProblem) -> list[Mismatch]:
-    """Axes in whatever order that are too long for every grid: the longest may be the longest."""
+    """Axes that are too long for every grid in any order."""
     most_x, most_yz = kernel.accepts["max_workgroups"], kernel.accepts["max_workgroups_yz"]
     most_rows = tile_rows(kernel, problem) * most_yz
     limits = max(most_x, most_rows), min(most_x, most_rows), most_yz
@@ -131,7 +130,7 @@ def grid(kernel: KernelSpec, problem: MergeProblem, order: Sequence[str]) -> tup
 def cost_clk(
     kernel: KernelSpec, problem: MergeProblem, order: Sequence[str], props: DeviceProps
 ) -> float:
-    """Estimated clocks of a launch with cold caches, for a choice among those that take it."""
+    """Estimated clocks of a launch with cold caches, to choose among kernels that take it."""
     arch, steps = props.architecture, kernel.params["steps"]
     x, y, z = grid(kernel, problem, order)
     of_xcd = -(-x * y * z // props.num_xcds)
@@ -142,9 +141,9 @@ def cost_clk(
     wave: float = steps * (problem.num_parts * of_part + columns * _RESULT_CLK[in_float32])
     loads = -(-problem.num_parts // _PARTS_AT_ONCE)
     trip = props.hbm_latency_clk + _TRIP_CLK
-    waits = 0 if loads == 1 else 2 * loads * steps * trip  # for all lse first
+    waits = 0 if loads == 1 else 2 * loads * steps * trip  # all lse come first
 
-    # Results are written when nothing is read any more, as far as the L2s hold them.
+    # Results that the L2s hold are written after all reads.
     hbm_bytes_per_clk = props.hbm_bytes_per_ns / props.num_xcds / props.peak_clock_ghz
     written = problem.rows * (problem.row_bytes + LSE_BYTES) / props.num_xcds
     at_the_end = min(written, arch.l2_bytes) / hbm_bytes_per_clk
@@ -152,21 +151,21 @@ def cost_clk(
     if order[1] != _axis_of_lse(problem):
         moved += (problem.num_parts + 1) * problem.rows * _LSE_APART_BYTES
     stream = moved / props.num_xcds / hbm_bytes_per_clk - at_the_end
-    # Until the last wave has its loads: what starts waves, what works on those before, HBM.
+    # The time until the last wave has its loads: the start of waves, the work of those before, HBM.
     slowest: float = max(of_xcd * arch.dispatch_wave_clk, (of_simd - 1) * wave, stream)
     fixed = arch.first_fetch_clk + props.hbm_latency_clk + _FIXED_CLK
     return fixed + slowest + wave + waits + at_the_end
 
 
 def _axis_of_lse(problem: MergeProblem) -> str:
-    """Along which lse of rows lie next to each other."""
+    """The axis along which the lse of rows lie next to each other."""
     return "seq" if problem.seqlen > 1 else "head" if problem.num_heads > 1 else "batch"
 
 
 def choices(
     problem: MergeProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[Choice]:
-    """Every kernel that takes a problem, with rows along every axis."""
+    """All kernels that take a problem, with rows along each axis."""
     found = [(row, mismatches(row, problem)) for row in candidates(rows, MERGE_STATE, props)]
     items = [
         Choice(row, *order, cost_clk(row, problem, order, props))
@@ -181,7 +180,7 @@ def choices(
 def build(
     problem: MergeProblem, props: DeviceProps, choice: Choice, choices: Choices[Choice]
 ) -> Plan[MergeProblem]:
-    """The plan of a choice."""
+    """Make the plan of a choice."""
     kernel, order = choice.kernel, (choice.x, choice.row, choice.z)
     chunks = chunks_of_row(kernel, problem)
     args: dict[str, Argument] = {

@@ -14,14 +14,14 @@ LSE_BYTES = 4
 
 @dataclass(frozen=True)
 class MergeProblem:
-    """Attention over disjoint sets of keys, merged.
+    """A merge of attention over disjoint sets of keys.
 
     Parameters
     ----------
     num_parts, batch, seqlen, num_heads, head_dim : int
-        Of o: each in 1..2**31 - 1.
+        Sizes of o, each in 1..2**31 - 1.
     dtype : str
-        Of o and of the result.
+        Type of o and of the result.
 
     Raises
     ------
@@ -51,12 +51,12 @@ class MergeProblem:
 
     @property
     def row_bytes(self) -> int:
-        """Of a row of a part, and of the result."""
+        """Bytes of a row of a part or of the result."""
         return self.head_dim * as_dtype(self.dtype).itemsize
 
     @property
     def text(self) -> str:
-        """Every argument."""
+        """All arguments."""
         sizes = " ".join(f"{name}={getattr(self, name)}" for name in _COUNTS)
         return f"merge_state {self.dtype}, {sizes}"
 
@@ -69,7 +69,7 @@ class MergeProblem:
 
     @property
     def flops(self) -> int:
-        """Of products with weights, and sums; of weights two for the exponential."""
+        """Operations of weighted sums, and two for the exponential of each weight."""
         return self.num_parts * self.rows * (2 * self.head_dim + 4)
 
     @property

@@ -1,4 +1,4 @@
-"""RMS normalisation as an operation: its options, its cases, what results must be."""
+"""RMS normalisation as an operation: options, cases, and expected results."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from amdattn.ops.norm.planning import RMS_NORM
 from amdattn.ops.norm.problem import NormProblem
 from amdattn.ops.norm.rms_norm import NormPlan, planned
 
-# Largest relative error of one rounding.
+# The largest relative error of one rounding.
 _ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
-PARTS = {False: (1, 3, 6), True: (2, 4, 5, 7)}  # columns of a chunk, by residual
-# Of rows whose squares are so small that roots without eps are scaled; float16 has no such ones.
+PARTS = {False: (1, 3, 6), True: (2, 4, 5, 7)}  # columns of a chunk, without and with a residual
+# A factor of rows with squares so small that roots without eps are scaled; float16 has none.
 TINY = {"bfloat16": 2.0**-52, "float16": 1.0}
-_OF_SUMS = 2.0**-15  # float32 sums of some hundreds of squares in a lane, and those of lanes
+_OF_SUMS = 2.0**-15  # for float32 sums of some hundreds of squares in a lane, and of lanes
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class NormCase(Case[NormProblem]):
     Attributes
     ----------
     scale : float
-        What rows are multiplied by.
+        A factor of the rows.
     """
 
     scale: float = 1.0
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
-        """Random host arrays by operand, the same for the same seed."""
+        """Random host arrays by operand; equal seeds give equal arrays."""
         problem, rng = self.problem, np.random.default_rng(seed)
         elements = dict.fromkeys(("x", "residual"), as_dtype(problem.dtype).numpy())
         elements["weight"] = problem.weight_element.numpy()
@@ -55,7 +55,7 @@ class NormCase(Case[NormProblem]):
 
 
 def expected(case: NormCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
-    """In float64; wrong by one rounding, and a little by float32 sums. The sum is exact."""
+    """Results in float64, and their errors by rounding and float32 sums; the sum is exact."""
     x, weight = inputs["x"], inputs["weight"].astype(np.float64)
     found = {}
     if case.problem.residual:
@@ -76,7 +76,7 @@ _SIZES = (
 
 
 def cases(row: KernelSpec | None) -> Iterator[NormCase]:
-    """Around the sizes of chunks, waves and tiles; of a kernel around its own least and most."""
+    """Sizes around those of chunks, waves and tiles, or around the least and most of one kernel."""
     if row is None:
         for i, (rows, columns) in enumerate(_SIZES):
             for dtype in ("bfloat16", "float16"):
@@ -92,7 +92,7 @@ def cases(row: KernelSpec | None) -> Iterator[NormCase]:
         for size in dict.fromkeys(
             (
                 *((1, least), (tile + 1, most), (2 * tile + 1, most - 1)),
-                # Parts of the last chunk, behind a step and in front of its end.
+                # Parts of the last chunk, just after a step and just before its end.
                 *((tile + 2, min(most, max(least, most // 2 + n))) for n in PARTS[residual]),
                 *((1, max(least, most // 2 - n)) for n in PARTS[residual]),
             )
@@ -108,7 +108,7 @@ def cases(row: KernelSpec | None) -> Iterator[NormCase]:
 
 
 def larger(on_gpu: bool) -> Iterator[NormCase]:
-    """The rows of a long prompt."""
+    """A case with the rows of a long prompt."""
     for dtype in ("bfloat16", "float16"):
         yield NormCase(NormProblem((8192 if on_gpu else 400,), 4096, dtype, residual=True))
 

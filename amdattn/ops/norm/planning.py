@@ -14,19 +14,18 @@ from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
 from amdattn.op.workspace import WorkspaceLayout
 from amdattn.ops.norm.problem import NormProblem
 
-RMS_NORM = "rms_norm"  # of KernelSpec.op
-# Of KernelSpec.grid: x = ceil(rows / tile.rows), y = ceil(columns / tile.columns). A workgroup
-# reads whole rows, also where its tile is a part of them.
+RMS_NORM = "rms_norm"  # the value of KernelSpec.op
+# The value of KernelSpec.grid: x = ceil(rows / tile.rows), y = ceil(columns / tile.columns). A
+# workgroup reads whole rows even if its tile is a part of them.
 GRID = "tiles_of_rows_and_columns"
 
-_CHUNK = 8  # columns that a lane loads at a time
-# Clk at the peak clock, fitted to what the performance model of the virtual device gives for the
-# shipped bfloat16 kernels on an MI300X: in 84 shapes the one that they prefer takes at most 6 %
-# longer than the fastest. They are no account of the instructions, and taken to be the same on
-# every architecture.
+_CHUNK = 8  # columns of a lane's load
+# Clk at the peak clock, fitted to the performance model's times of the shipped bfloat16 kernels on
+# an MI300X: in 84 shapes, the kernel that they prefer takes at most 6 % longer than the fastest.
+# They do not count instructions, and are taken to be the same on every architecture.
 _TRIP_CLK = 111  # from the first load to the first result, without HBM's latency and arithmetic
-_WAVE_CLK, _ROW_CLK = 10, 93  # of a wave, and of each row that its lanes have one after the other
-# Of the vector unit, for each chunk: its squares, its residual, what is written of it, its mask.
+_WAVE_CLK, _ROW_CLK = 10, 93  # for a wave, and for each row that its lanes have one after the other
+# Clk of the vector unit for a chunk: its squares, its residual, its result, its mask.
 _SQUARES_CLK, _RESIDUAL_CLK, _OUTPUT_CLK, _PARTIAL_CLK = 14, 194, 264, 183
 _LOAD_BYTES_PER_CLK = 65  # of a CU
 _THROUGH = 1 << 19  # elements from which on results go through the L2
@@ -35,7 +34,7 @@ _THROUGH = 1 << 19  # elements from which on results go through the L2
 def mismatches_of_rows(
     kernel: KernelSpec, dtype: str, weight_dtype: str | None, sizes: Mapping[str, int]
 ) -> list[Mismatch]:
-    """Types and sizes, by name, that a kernel of rows does not take."""
+    """Types and sizes that a kernel of rows does not take, by name."""
     found = []
     if dtype != kernel.dtype:
         found.append(Mismatch("dtype", dtype, (kernel.dtype,)))
@@ -75,14 +74,14 @@ def grid(kernel: KernelSpec, problem: NormProblem) -> tuple[int, int, int]:
 
 
 def goes_through(kernel: KernelSpec, rows: int, columns: int) -> bool:
-    """Whether results are stored through the L2, as asm_src/norm/through.h has it."""
+    """Whether results are stored through the L2, as in asm_src/norm/through.h."""
     tile, row_lanes = kernel.tile, kernel.params["row_lanes"]
     is_whole = tile["columns"] == columns == kernel.accepts["columns"][1]
     return is_whole and row_lanes >= LANES_PER_WAVE and rows * columns >= _THROUGH
 
 
 def cost_clk(kernel: KernelSpec, problem: NormProblem, props: DeviceProps) -> float:
-    """Estimated clocks of a launch with cold caches, for a choice among those that take it."""
+    """Estimated clocks of a launch with cold caches, to choose among kernels that take it."""
     tile, params, arch = kernel.tile, kernel.params, props.architecture
     rows, columns, residual = problem.rows, problem.columns, problem.residual
     x, y, _ = grid(kernel, problem)
@@ -91,7 +90,7 @@ def cost_clk(kernel: KernelSpec, problem: NormProblem, props: DeviceProps) -> fl
     of_cu = -(-of_xcd // cus)
     waves = kernel.workgroup[0] / LANES_PER_WAVE
 
-    # The vector unit, a wave. Slices add the residual to their part of the row once more.
+    # Clk of the vector unit for a wave. Slices add the residual to their part of the row again.
     chunks: int = params["steps"] * params["row_steps"]
     own: float = tile["columns"] / (params["row_lanes"] * _CHUNK) * params["row_steps"]
     is_slice = tile["columns"] < kernel.accepts["columns"][1]
@@ -103,10 +102,10 @@ def cost_clk(kernel: KernelSpec, problem: NormProblem, props: DeviceProps) -> fl
     if columns < kernel.accepts["columns"][1]:
         vector += chunks * _PARTIAL_CLK
     read = tile["rows"] * columns * (1 + residual) + min(columns, tile["columns"])
-    # A float32 weight counts as one of x's type: the kernels take about the same time.
+    # A float32 weight counts like one of x's type: the kernels take about the same time.
     loads = read * problem.itemsize / _LOAD_BYTES_PER_CLK
 
-    # The last workgroup to start; all that share a CU; HBM: the slowest of these.
+    # The slowest of three: the last workgroup to start, all workgroups of a CU, HBM.
     dispatched = waves * arch.dispatch_wave_clk
     last = of_xcd * dispatched + loads + vector * math.ceil(waves / arch.simds_per_cu)
     shared = of_cu * max(loads, vector * max(1, waves / arch.simds_per_cu))
@@ -119,20 +118,20 @@ def cost_clk(kernel: KernelSpec, problem: NormProblem, props: DeviceProps) -> fl
     stream = 2 * written / hbm_bytes_per_clk - at_the_end
     slowest: float = max(last, shared, stream)
     fixed = arch.first_fetch_clk + props.hbm_latency_clk + _TRIP_CLK
-    return fixed + slowest + at_the_end  # what the L2s hold is written then
+    return fixed + slowest + at_the_end  # then the L2s write back what they hold
 
 
 def choices(
     problem: NormProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[KernelChoice]:
-    """Every kernel that takes a problem."""
+    """All kernels that take a problem."""
     return kernel_choices(
         *(problem, props, rows, RMS_NORM, mismatches, cost_clk, distance),
     )
 
 
 def distance(rejected: Rejected) -> tuple[int, bool]:
-    """Rows are easier to change than columns, which a model has."""
+    """How near a rejected kernel is: rows are easier to change than a model's columns."""
     wrong = rejected[1]
     return len(wrong), any(one.argument == "columns" for one in wrong)
 
@@ -140,7 +139,7 @@ def distance(rejected: Rejected) -> tuple[int, bool]:
 def build(
     problem: NormProblem, props: DeviceProps, choice: KernelChoice, choices: Choices[KernelChoice]
 ) -> Plan[NormProblem]:
-    """The plan of a choice."""
+    """Make the plan of a choice."""
     kernel = choice.kernel
     args: dict[str, Argument] = {
         "x": Address("x"),

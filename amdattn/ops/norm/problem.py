@@ -17,16 +17,16 @@ class NormProblem:
     Parameters
     ----------
     shape : tuple of int
-        Of x but for the last axis; together the rows.
+        Shape of x without its last axis; all of these axes together are the rows.
     columns : int
     dtype : str
     residual : bool
-        Whether one is added before.
+        Whether a residual is added first.
     eps : float
     in_place : bool
-        Whether a result may be x or the residual itself, the same elements at the same places.
+        Whether a result may be x or the residual itself, with the same elements in the same places.
     weight_dtype : str, optional
-        `dtype`, or float32, of which no weight is rounded; None: `dtype`.
+        `dtype`, or float32, which is not rounded; None: `dtype`.
 
     Raises
     ------
@@ -58,7 +58,7 @@ class NormProblem:
         allowed = dict.fromkeys((self.dtype, FLOAT32.name))
         if self.weight_dtype not in allowed:
             raise ValueError(
-                f"weight has dtype {self.weight_dtype}; beside x of {self.dtype} it must be "
+                f"weight has dtype {self.weight_dtype}; with x of {self.dtype} it must be "
                 + " or ".join(allowed)
             )
         put("residual", scalars.boolean("residual", self.residual))
@@ -69,7 +69,7 @@ class NormProblem:
 
     @property
     def rows(self) -> int:
-        """Of x."""
+        """Rows of x."""
         return math.prod(self.shape)
 
     @property
@@ -84,7 +84,7 @@ class NormProblem:
 
     @property
     def text(self) -> str:
-        """Every argument."""
+        """All arguments."""
         return (
             f"rms_norm {self.dtype}, rows={self.rows} columns={self.columns} "
             f"residual={self.residual} eps={self.eps:.6g} in_place={self.in_place} "
@@ -101,7 +101,7 @@ class NormProblem:
 
     @property
     def flops(self) -> int:
-        """Of squares, sums and products."""
+        """Operations of squares, sums and products."""
         return (4 + self.residual) * self.rows * self.columns
 
     @property

@@ -1,4 +1,4 @@
-"""RMS normalisation: check, plan, run."""
+"""RMS normalisation: checks, plans and runs."""
 
 from __future__ import annotations
 
@@ -41,25 +41,26 @@ def rms_norm(
 ) -> Any:
     """``x * weight / sqrt(mean(x^2) + eps)`` along the last axis, in float32, rounded once.
 
-    With a residual x is ``x + residual``, rounded to its type, which is returned, too; with dropout
-    ``dropout(x) + residual``.
+    With a residual, x stands for ``x + residual``, or with dropout for ``dropout(x) + residual``,
+    rounded to the type of x; that sum is returned as well.
 
     Parameters
     ----------
     x : array, bfloat16 or float16, (..., columns)
         numpy (with ml_dtypes), `DeviceArray`, or an array of any library with ``__dlpack__``,
-        ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the host of any
-        strides; on the device rows at one distance, elements of a row next to each other.
+        ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the host, strides are
+        free; on the device, rows lie at one distance and the elements of a row next to each other.
     weight : array, like x or float32, (columns,)
-        Of float32 it is not rounded.
+        A float32 weight is not rounded.
     residual : array, like x, (..., columns), optional
     eps : float
-        At least 0. Rows of zeros are then zeros; with 0 they are NaN.
+        At least 0. Rows of zeros give zeros; with 0 they give NaN.
     dropout_p, seed, state, out_dtype, scale, out_scale, workspace
-        As of `layer_norm`: dropout of x, and results of 8 bits, with `out_dtype` or `scale`.
+        As in `layer_norm`: dropout of x, and 8-bit results with `out_dtype` or `scale`.
     out, residual_out : array, like x, optional
-        Written instead of new arrays. Each may be `x` or `residual` itself, which is overwritten
-        (``residual_out=residual`` is the sum in place); else they share no memory with the inputs.
+        Results are written here instead of to new arrays. Each may be `x` or `residual` itself,
+        which is overwritten (``residual_out=residual`` is the sum in place); otherwise they share
+        no memory with the inputs.
     stream : hipStream_t, optional
         An int or a hip-python stream; defaults to the default stream. Calls on device arrays return
         before the kernel has finished, calls on host arrays after the result is copied back.
@@ -67,11 +68,11 @@ def rms_norm(
     Returns
     -------
     out : array, like x
-        Of the kind of `x`. Rows whose squares do not fit float32 are 0.
+        An array of the kind of `x`. Rows whose squares do not fit float32 are 0.
     residual_out : array, like x
         Only with a residual.
     scale : array, float32, (..., 1)
-        Only with results of 8 bits, as of `layer_norm`.
+        Only with 8-bit results, as in `layer_norm`.
 
     Raises
     ------
@@ -165,7 +166,7 @@ class NormPlan(RunnablePlan[NormProblem]):
     result_labels: ClassVar[tuple[str, ...]] = ("out", "residual_out")
 
     def operands(self, variant: str) -> Specs:
-        """X, weight, residual, out and residual_out."""
+        """x, weight, residual, out and residual_out."""
         p = self.problem
         element, layout = as_dtype(p.dtype), "shape of x"
         x = (*p.shape, p.columns), element, tuple(map(str, range(len(p.shape))))
@@ -181,16 +182,16 @@ class NormPlan(RunnablePlan[NormProblem]):
 
     @property
     def overwritten(self) -> frozenset[str]:
-        """Where every row is read by the workgroup that writes it, and before."""
+        """Operands that results may overwrite: a workgroup reads every row before it writes it."""
         return frozenset({"x", "residual"} if self.problem.in_place else ())
 
     def operand(self, spec: OperandSpec, view: View) -> Operand:
-        """An address and the distance of rows, none where they have several."""
+        """The address and the distance of rows, or None if rows have several distances."""
         step = row_step(view)
         return Operand(view.address, {} if step is None else {"row": step})
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
-        """That rows do not lie at one distance."""
+        """Why an operand does not fit: its rows lie at several distances."""
         return "" if operand.strides else "rows at several distances, which must be at one"
 
     def run(
@@ -210,7 +211,7 @@ class NormPlan(RunnablePlan[NormProblem]):
 
 
 def _of_nothing(kind: Any, views: tuple[View, ...], given: tuple[Any, Any], stream: int) -> Any:
-    """Results without elements; every check is made of them, too."""
+    """Results without elements, after the same checks."""
     x = views[0]
     named = dict(zip(("x", "weight", "residual"), views, strict=False))
     has_residual = "residual" in named

@@ -1,4 +1,4 @@
-"""Gradients of RMS normalisation as an operation: options, cases, what results must be."""
+"""Gradients of RMS normalisation as an operation: options, cases, expected results."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from amdattn.ops.norm_backward.execution import NormBackwardPlan, planned
 from amdattn.ops.norm_backward.planning import COLUMN_SUMS, RMS_NORM_BACKWARD
 from amdattn.ops.norm_backward.problem import NormBackwardProblem
 
-# Largest relative error of one rounding, and half of a denormal.
+# The largest relative error of one rounding, and half of a denormal.
 _ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 _LEAST = {"bfloat16": 2.0**-134, "float16": 2.0**-25}
-_OF_SUMS = 2.0**-16  # float32 sums of some hundreds of products in a lane, and those of lanes
+_OF_SUMS = 2.0**-16  # for float32 sums of some hundreds of products in a lane, and of lanes
 _FLOAT32 = 2.0**-24
 
 
@@ -33,13 +33,13 @@ class NormBackwardCase(Case[NormBackwardProblem]):
     Attributes
     ----------
     scale : float
-        What rows are multiplied by.
+        A factor of the rows.
     """
 
     scale: float = 1.0
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
-        """Random host arrays by operand, the same for the same seed."""
+        """Random host arrays by operand; equal seeds give equal arrays."""
         p, rng = self.problem, np.random.default_rng(seed)
         element, rows = as_dtype(p.dtype).numpy(), (p.all_rows, p.columns)
         kinds: dict[str, tuple[tuple[int, ...], Any]] = {
@@ -56,7 +56,7 @@ class NormBackwardCase(Case[NormBackwardProblem]):
 
 
 def expected(case: NormBackwardCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
-    """In float64; wrong by one rounding, and a little by what is float32."""
+    """Results in float64, and their error: one rounding, and float32 arithmetic."""
     p = case.problem
     dout, x, weight = (inputs[name].astype(np.float64) for name in ("dout", "x", "weight"))
     scale = 1 / np.sqrt((x**2).mean(-1, keepdims=True) + np.float64(np.float32(p.eps)))
@@ -83,7 +83,7 @@ _SIZES = (
 
 
 def cases(row: KernelSpec | None) -> Iterator[NormBackwardCase]:
-    """Around the sizes of chunks, waves and tiles; of a kernel around its own least and most."""
+    """Sizes around those of chunks, waves and tiles, or around the least and most of one kernel."""
     if row is None:
         for i, (groups, rows, columns) in enumerate(_SIZES):
             for dtype in ("bfloat16", "float16"):
@@ -103,7 +103,7 @@ def cases(row: KernelSpec | None) -> Iterator[NormBackwardCase]:
         for size in dict.fromkeys(
             (
                 *((1, 1, least), (2, tile + 1, most), (1, 2 * tile + 1, most - 1)),
-                # Parts of the last chunk, behind a step and in front of its end.
+                # Parts of the last chunk, just after a step and just before its end.
                 *((1, tile + 2, min(most, max(least, most // 2 + n))) for n in PARTS[residual]),
                 *((3, 1, max(least, most // 2 - n)) for n in PARTS[residual]),
             )
@@ -120,7 +120,7 @@ def cases(row: KernelSpec | None) -> Iterator[NormBackwardCase]:
 
 
 def larger(on_gpu: bool) -> Iterator[NormBackwardCase]:
-    """The rows of a long sequence: several of each block."""
+    """A case with the rows of a long sequence: several for each block."""
     for dtype in ("bfloat16", "float16"):
         rows = 8192 if on_gpu else 700
         yield NormBackwardCase(NormBackwardProblem(1, rows, 4096, dtype, residual=True))

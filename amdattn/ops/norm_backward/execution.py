@@ -1,4 +1,4 @@
-"""Plans of gradients of RMS normalisation that can be run; `amdattn.jax` runs them."""
+"""Plans for gradients of RMS normalisation that can be run; `amdattn.jax` runs them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class NormBackwardPlan(RunnablePlan[NormBackwardProblem]):
     result_labels: ClassVar[tuple[str, ...]] = ("dx", "dweight")
 
     def operands(self, variant: str) -> Specs:
-        """Dout, x, weight, dresidual_out, and the gradients of x and of the weight."""
+        """dout, x, weight, dresidual_out, and the gradients of x and of the weight."""
         p = self.problem
         rows = (p.all_rows, p.columns), as_dtype(p.dtype), ("row",)
         layout = "rows of all groups x columns"
@@ -54,7 +54,7 @@ class NormBackwardPlan(RunnablePlan[NormBackwardProblem]):
         Returns
         -------
         dx : array, like x
-            Of x and of a residual that was added to it.
+            The gradient of x, and of a residual that was added to it.
         dweight : array, float32, (groups, columns)
         """
         given = {"dout": dout, "x": x, "weight": weight, "dresidual_out": dresidual_out}

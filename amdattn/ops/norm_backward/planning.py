@@ -1,4 +1,4 @@
-"""Which kernel makes gradients of normalised rows, and its launches. Pure."""
+"""Which kernel computes gradients of normalised rows, and its launches. Pure."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.norm.planning import distance, mismatches_of_rows
 from amdattn.ops.norm_backward.problem import NormBackwardProblem
 
-RMS_NORM_BACKWARD = "rms_norm_backward"  # of KernelSpec.op
-# Of KernelSpec.grid: x = groups * blocks of rows, y = ceil(columns / tile.columns). A workgroup
-# reads whole rows, also where it has the gradients of a part of them.
+RMS_NORM_BACKWARD = "rms_norm_backward"  # the value of KernelSpec.op
+# The value of KernelSpec.grid: x = groups * blocks of rows, y = ceil(columns / tile.columns). A
+# workgroup reads whole rows even if it computes gradients of a part of them.
 GRID = "blocks_of_rows"
 COLUMN_SUMS = "column_sums"
 SUMS_GRID = "tiles_of_columns"  # x = groups, y = ceil(columns / tile.columns)
 
-_WAVES_OF_CU = 16  # that a grid has, if there are as many rows
-_ROW_BYTES_PER_CLK = 32  # of a CU, from and to caches: for estimates
+_WAVES_OF_CU = 16  # that a grid has, if there are enough rows
+_ROW_BYTES_PER_CLK = 32  # of a CU, to and from caches; for estimates
 
 
 def mismatches(kernel: KernelSpec, problem: NormBackwardProblem) -> list[Mismatch]:
@@ -31,7 +31,7 @@ def mismatches(kernel: KernelSpec, problem: NormBackwardProblem) -> list[Mismatc
     sizes = {"columns": problem.columns, "rows": problem.all_rows}
     found = mismatches_of_rows(kernel, problem.dtype, problem.weight_dtype, sizes)
     most = kernel.accepts["max_workgroups"]
-    if problem.groups > most:  # each has one at least
+    if problem.groups > most:  # each has at least one
         found.append(Mismatch("groups", problem.groups, (Span(1, most),)))
     return found
 
@@ -41,17 +41,17 @@ class OfGroups(Protocol):
 
     @property
     def groups(self) -> int:
-        """Of rows."""
+        """Groups of rows."""
         ...
 
     @property
     def rows(self) -> int:
-        """Of a group."""
+        """Rows of a group."""
         ...
 
     @property
     def columns(self) -> int:
-        """Of a row."""
+        """Columns of a row."""
         ...
 
 
@@ -61,7 +61,7 @@ def slices(kernel: KernelSpec, problem: OfGroups) -> int:
 
 
 def block_rows(kernel: KernelSpec, problem: OfGroups, props: DeviceProps) -> int:
-    """Rows of a group that a workgroup has, one after the other: a multiple of those at once."""
+    """Rows of a group that a workgroup handles in turn: a multiple of those it has at once."""
     of_workgroup = kernel.workgroup[0] // LANES_PER_WAVE
     per_cu = max(1, min(workgroups_per_cu(kernel, props)[0], _WAVES_OF_CU // of_workgroup))
     shared = problem.groups * slices(kernel, problem)
@@ -72,12 +72,12 @@ def block_rows(kernel: KernelSpec, problem: OfGroups, props: DeviceProps) -> int
 
 
 def blocks(kernel: KernelSpec, problem: OfGroups, props: DeviceProps) -> int:
-    """Of the rows of a group."""
+    """Blocks of the rows of a group."""
     return -(-problem.rows // block_rows(kernel, problem, props))
 
 
 def cost_clk(kernel: KernelSpec, problem: NormBackwardProblem, props: DeviceProps) -> float:
-    """Estimated clocks: the trip to memory, and what a CU reads and writes."""
+    """Estimated clocks: the trip to memory, and the bytes that a CU reads and writes."""
     shared = problem.groups * slices(kernel, problem)
     of_cu = -(-shared * blocks(kernel, problem, props) // props.num_cus)
     columns = kernel.tile["columns"] * (3 + problem.residual)
@@ -90,7 +90,7 @@ def cost_clk(kernel: KernelSpec, problem: NormBackwardProblem, props: DeviceProp
 def choices(
     problem: NormBackwardProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[KernelChoice]:
-    """Every kernel that takes a problem, those of fewer columns first."""
+    """All kernels that take a problem, those for fewer columns first."""
     return kernel_choices(
         *(problem, props, rows, RMS_NORM_BACKWARD, mismatches, cost_clk, distance),
         order=lambda kernel: int(kernel.accepts["columns"][1]),
@@ -98,7 +98,7 @@ def choices(
 
 
 def best(items: Sequence[KernelChoice]) -> KernelChoice:
-    """The one of the fewest columns that suffice."""
+    """The kernel for the fewest columns that suffice."""
     return items[0]
 
 
@@ -108,7 +108,7 @@ def build(
     choice: KernelChoice,
     choices: Choices[KernelChoice],
 ) -> Plan[NormBackwardProblem]:
-    """The plan of a choice."""
+    """Make the plan of a choice."""
     kernel = choice.kernel
     count = blocks(kernel, problem, props)
     per_cu, limit = workgroups_per_cu(kernel, props)

@@ -13,18 +13,18 @@ from amdattn.scalars import INT32_MAX
 
 @dataclass(frozen=True)
 class NormBackwardProblem:
-    """Gradients of RMS normalisation: of x for each row, of the weight for each group of rows.
+    """Gradients of RMS normalisation: of x by row, of the weight by group of rows.
 
     Parameters
     ----------
     groups : int
-        The gradient of the weight is summed over the rows of one.
+        Number of groups; the gradient of the weight is summed over the rows of a group.
     rows : int
-        Of a group.
+        Rows of a group.
     columns : int
     dtype : str
     residual : bool
-        Whether the normalised sum was a result too, and has a gradient that is added.
+        Whether the normalised sum was also a result, whose gradient is added.
     eps : float
     weight_dtype : str, optional
         `dtype`, or float32; None: `dtype`. The weight's gradient is float32 in either case.
@@ -49,13 +49,13 @@ class NormBackwardProblem:
             if not 1 <= count <= INT32_MAX:
                 raise ValueError(f"{name}={count} must be in 1..{INT32_MAX}")
             object.__setattr__(self, name, count)
-        forward = self.forward  # which checks the rest
+        forward = self.forward  # checks the rest
         for field in dataclasses.fields(self)[2:]:
             object.__setattr__(self, field.name, getattr(forward, field.name))
 
     @property
     def forward(self) -> NormProblem:
-        """What these are the gradients of."""
+        """The forward problem."""
         return NormProblem(
             (self.groups, self.rows),
             *(self.columns, self.dtype, self.residual, self.eps),
@@ -64,7 +64,7 @@ class NormBackwardProblem:
 
     @property
     def all_rows(self) -> int:
-        """Of all groups."""
+        """Rows of all groups."""
         return self.groups * self.rows
 
     @property
@@ -74,7 +74,7 @@ class NormBackwardProblem:
 
     @property
     def text(self) -> str:
-        """Every argument."""
+        """All arguments."""
         return (
             f"rms_norm_backward {self.dtype}, groups={self.groups} rows={self.rows} "
             f"columns={self.columns} residual={self.residual} eps={self.eps:.6g} "
@@ -92,7 +92,7 @@ class NormBackwardProblem:
 
     @property
     def flops(self) -> int:
-        """Of both sums, of both gradients."""
+        """Operations of both sums and both gradients."""
         return (13 + self.residual) * self.all_rows * self.columns
 
     @property

@@ -1,4 +1,4 @@
-"""Scales of blocks of a row: each block is a row of its own, where rows follow each other."""
+"""Scales of blocks of a row: if rows follow each other, each block is treated as a row."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from amdattn.arrays.buffers import View
 from amdattn.errors import UnsupportedProblem
 from amdattn.ops.quantize.problem import BLOCK
 
-SHAPES = (1, BLOCK), (BLOCK, BLOCK)  # that `gemm_nt` takes, of a and of b
+SHAPES = (1, BLOCK), (BLOCK, BLOCK)  # those that `gemm_nt` takes, for a and for b
 
 
 def check_block(block: object, columns: int) -> None:
-    """Whether scales are made of blocks of this shape, of rows of so many columns.
+    """Check that blocks of this shape can have scales in rows of a number of columns.
 
     Raises
     ------
@@ -28,12 +28,12 @@ def check_block(block: object, columns: int) -> None:
 
 
 def as_rows(x: View) -> View:
-    """Blocks of x as rows, without a copy on the device.
+    """View blocks of x as rows, without a copy on the device.
 
     Raises
     ------
     UnsupportedProblem
-        Rows of device memory that do not follow each other.
+        Rows in device memory do not follow each other.
     """
     rows, columns = x.shape
     shape, strides = (rows * (columns // BLOCK), BLOCK), (BLOCK, 1)

@@ -1,4 +1,4 @@
-"""Quantisation to 8 bits as an operation: its options, its cases, what results must be."""
+"""Quantisation to 8 bits as an operation: options, cases, and expected results."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from amdattn.ops.quantize.quantize_fp8 import QuantizePlan, planned
 
 @dataclass(frozen=True)
 class QuantizeCase(Case[QuantizeProblem]):
-    """Rows of different magnitudes, normally distributed, one of zeros.
+    """Normally distributed rows of different magnitudes, and one of zeros.
 
     Attributes
     ----------
     arch : str
-        Whose types of 8 bits results have; "": those of the bound device.
+        The architecture whose 8-bit type results have; "": the bound device's.
     """
 
     arch: str = ""
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
-        """Random host arrays by operand, the same for the same seed."""
+        """Random host arrays by operand; equal seeds give equal arrays."""
         p, rng = self.problem, np.random.default_rng(seed)
         sizes = np.exp2(rng.integers(-8, 9, (p.rows, 1)))
         if p.rows > 2:
             sizes[rng.integers(p.rows)] = 0
         x = rng.standard_normal((p.rows, p.columns), np.float32) * sizes
         made = {"x": x.astype(as_dtype(p.dtype).numpy())}
-        if p.scale:  # some numbers are beyond the greatest one then, others denormal
+        if p.scale:  # then some results exceed the greatest number, and others are denormal
             made["scale"] = np.exp2(rng.uniform(-12, 4, p.scales)).astype(np.float32)
         return made
 
@@ -55,14 +55,14 @@ class QuantizeCase(Case[QuantizeProblem]):
 
 
 def greatest_number(element: np.dtype[Any]) -> np.float32:
-    """Of a type of 8 bits, among all of them."""
+    """The greatest number of an 8-bit type."""
     every = np.arange(256, dtype=np.uint8).view(element).astype(np.float32)
     most: np.float32 = every[np.isfinite(every)].max()
     return most
 
 
 def expected(case: QuantizeCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
-    """The very bits: scales, reciprocals and products in float32, rounded once more."""
+    """The exact bits: scales, reciprocals and products in float32, rounded once more."""
     p, element = case.problem, case.narrow.numpy()
     most = greatest_number(element)
     x = inputs["x"].astype(np.float32)
@@ -111,7 +111,7 @@ _SIZES = (
 
 
 def cases(row: KernelSpec | None) -> Iterator[QuantizeCase]:
-    """Around the sizes of chunks, waves and tiles; of a kernel around its own least and most."""
+    """Sizes around those of chunks, waves and tiles, or around the least and most of one kernel."""
     if row is None:
         for i, (rows, columns) in enumerate(_SIZES):
             for j, dtype in enumerate(("bfloat16", "float16", "float32")):
@@ -136,7 +136,7 @@ def cases(row: KernelSpec | None) -> Iterator[QuantizeCase]:
 
 
 def larger(on_gpu: bool) -> Iterator[QuantizeCase]:
-    """The rows of a long prompt."""
+    """A case with the rows of a long prompt."""
     for per in ("row", "tensor"):
         yield QuantizeCase(QuantizeProblem(8192 if on_gpu else 400, 4096, per=per))
 

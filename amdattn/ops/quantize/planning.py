@@ -15,21 +15,21 @@ from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.norm.planning import distance
 from amdattn.ops.quantize.problem import BLOCK, BLOCKS, QuantizeProblem
 
-QUANTIZE_FP8 = "quantize_fp8"  # of KernelSpec.op
-# Of KernelSpec.grid: x = ceil(rows / tile.rows); y = ceil(columns / tile.columns) where no scale is
-# made of a row, which a workgroup has all of else.
+QUANTIZE_FP8 = "quantize_fp8"  # the value of KernelSpec.op
+# The value of KernelSpec.grid: x = ceil(rows / tile.rows); y = ceil(columns / tile.columns) if rows
+# get no scales; otherwise a workgroup has whole rows.
 GRID = "tiles_of_rows_and_shared_columns"
 OF_BLOCKS = "quantize_blocks"
 GRID_OF_BLOCKS = "blocks_of_rows_and_columns"  # x = ceil(rows / tile.rows), y along columns
 MAXIMA = "quantize_maxima"
 MAXIMA_GRID = "turns_of_tiles"  # x = min(tiles of rows and columns, CUs)
 
-_MAX_ELEMENTS = 2**44  # whose tiles are counted in 32 bits, where maxima are of all of them
+_MAX_ELEMENTS = 2**44  # maxima of all tiles count them in 32 bits
 
-# Clk at the peak clock, near what the performance model of the virtual device gives.
+# Clk at the peak clock, near those of the performance model.
 _TRIP_CLK = 300  # from the first load to the first result, without HBM's latency and arithmetic
-_CHUNK_CLK = 220  # of the vector unit, of 16 bytes of a wave
-_ROW_CLK = 300  # of the maximum over lanes, the scale and its reciprocal
+_CHUNK_CLK = 220  # of the vector unit, for 16 bytes a lane of a wave
+_ROW_CLK = 300  # for the maximum over lanes, the scale and its reciprocal
 
 
 def mismatches(kernel: KernelSpec, problem: QuantizeProblem) -> list[Mismatch]:
@@ -65,7 +65,7 @@ def _of_type(kernel: KernelSpec, problem: QuantizeProblem) -> list[Mismatch]:
 
 
 def makes_scale_of_row(problem: QuantizeProblem) -> bool:
-    """Whether a workgroup has to have seen all of a row before it writes any of it."""
+    """Whether a workgroup must read all of a row before it writes any of it."""
     return problem.per == "row" and not problem.scale
 
 
@@ -78,7 +78,7 @@ def grid(kernel: KernelSpec, problem: QuantizeProblem) -> tuple[int, int, int]:
 
 
 def cost_clk(kernel: KernelSpec, problem: QuantizeProblem, props: DeviceProps) -> float:
-    """Estimated clocks of a launch with cold caches, for a choice among those that take it."""
+    """Estimated clocks of a launch with cold caches, to choose among kernels that take it."""
     arch = props.architecture
     x, y, _ = grid(kernel, problem)
     waves = x * y * kernel.workgroup[0] / LANES_PER_WAVE
@@ -96,7 +96,7 @@ def cost_clk(kernel: KernelSpec, problem: QuantizeProblem, props: DeviceProps) -
 def choices(
     problem: QuantizeProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[KernelChoice]:
-    """Every kernel that takes a problem."""
+    """All kernels that take a problem."""
     op = OF_BLOCKS if problem.per == BLOCKS else QUANTIZE_FP8
     found = [(row, mismatches(row, problem)) for row in candidates(rows, op, props)]
     items = [KernelChoice(row, cost_clk(row, problem, props)) for row, wrong in found if not wrong]
@@ -105,7 +105,7 @@ def choices(
 
 
 def best(items: Sequence[KernelChoice]) -> KernelChoice:
-    """The one of least estimated time; where that is HBM's, of the longest pieces of rows."""
+    """The choice of the least estimated time; of equal ones, the longest pieces of rows."""
     return min(items, key=lambda choice: (choice.clk, -choice.kernel.tile["columns"]))
 
 
@@ -115,7 +115,7 @@ def build(
     choice: KernelChoice,
     choices: Choices[KernelChoice],
 ) -> Plan[QuantizeProblem]:
-    """The plan of a choice."""
+    """Make the plan of a choice."""
     kernel = choice.kernel
     launches, regions, maxima = [], [], 0
     scales: Argument = Address("scale") if problem.scale else 0
@@ -152,7 +152,7 @@ def build(
 
 
 def _maxima(problem: QuantizeProblem, props: DeviceProps, rows: Sequence[KernelSpec]) -> Launch:
-    """The launch that finds the greatest magnitudes of parts, of the chunks of most columns."""
+    """The launch that finds the greatest magnitudes of parts."""
     fit = [
         row
         for row in candidates(rows, MAXIMA, props)

@@ -10,15 +10,18 @@ from amdattn.arch.architectures import Architecture
 from amdattn.dtypes import FLOAT32, DType, as_dtype
 from amdattn.scalars import INT32_MAX
 
-NARROW = ("e4m3", "e5m2")  # by their exponents and mantissas; every device has its own of both
+NARROW = (
+    "e4m3",
+    "e5m2",
+)  # by exponents and mantissas; each architecture has two types
 PER = ("row", "tensor")
-# Of rows and columns; those of a row alone are rows of their own.
+# Blocks of rows and columns; blocks within a row are treated as rows.
 BLOCKS, BLOCK = "block", 128
-LEAST_SCALE = 2.0**-126  # the least normal float32: its reciprocal is finite
+LEAST_SCALE = 2.0**-126  # the least normal float32, whose reciprocal is finite
 
 
 def chosen(name: str, value: object, allowed: tuple[str, ...]) -> str:
-    """A word that is one of those."""
+    """Check that a word is one of the allowed ones, and return it."""
     word = scalars.word(name, value)
     if word not in allowed:
         raise ValueError(f"{name}={word!r} must be {' or '.join(allowed)}")
@@ -27,20 +30,20 @@ def chosen(name: str, value: object, allowed: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class QuantizeProblem:
-    """``y = x / scale`` in 8 bits, the scale made of x or given.
+    """``y = x / scale`` in 8 bits, with a scale that is computed from x or given.
 
     Parameters
     ----------
     rows, columns : int
-        Of x.
+        Rows and columns of x.
     dtype : str
-        Of x.
+        Type of x.
     to : {"e4m3", "e5m2"}
-        Of y: the device's own.
+        Type of y, which is the device's own.
     per : {"row", "tensor", "block"}
-        What a scale is of; a block is of 128 rows and columns.
+        What a scale belongs to; a block has 128 rows and 128 columns.
     scale : bool
-        Whether it is given.
+        Whether the scale is given.
 
     Raises
     ------
@@ -78,12 +81,12 @@ class QuantizeProblem:
 
     @property
     def scales(self) -> int:
-        """How many there are."""
+        """The number of scales."""
         return math.prod(self.scale_shape)
 
     @property
     def scale_shape(self) -> tuple[int, ...]:
-        """Of those that are made."""
+        """The shape of scales that are computed."""
         if self.per == BLOCKS:
             return -(-self.rows // BLOCK), -(-self.columns // BLOCK)
         return (self.rows, 1) if self.per == "row" else (1,)
@@ -94,7 +97,7 @@ class QuantizeProblem:
 
     @property
     def text(self) -> str:
-        """Every argument."""
+        """All arguments."""
         return (
             f"quantize_fp8 {self.dtype}, rows={self.rows} columns={self.columns} to={self.to} "
             f"per={self.per} scale={self.scale}"
@@ -109,7 +112,7 @@ class QuantizeProblem:
 
     @property
     def flops(self) -> int:
-        """Of magnitudes and products."""
+        """Operations of magnitudes and products."""
         return (2 - self.scale) * self.rows * self.columns
 
     @property

@@ -1,4 +1,4 @@
-"""Quantisation of rows to 8 bits: check, plan, run."""
+"""Quantisation of rows to 8 bits: checks, plans and runs."""
 
 from __future__ import annotations
 
@@ -37,35 +37,39 @@ def quantize_fp8(
     workspace: Any = None,
     stream: Any = None,
 ) -> tuple[Any, Any]:
-    """``x / scale`` in 8 bits, and the scale: what `gemm_nt` takes as an operand.
+    """Convert x to 8 bits with a scale: ``x / scale`` and the scale, for `gemm_nt`.
 
-    Each number is ``x * (1 / scale)``, reciprocal and product in float32, rounded to the nearest of
-    8 bits, ties to even. Beyond the greatest number of the type it is that one; NaN stays NaN.
+    Each number is ``x * (1 / scale)``, with reciprocal and product in float32, rounded to the
+    nearest 8-bit number, ties to even. Numbers beyond the greatest one are clamped to it; NaN stays
+    NaN.
 
     Parameters
     ----------
     x : array, bfloat16, float16 or float32, (rows, columns)
         numpy (with ml_dtypes), `DeviceArray`, or an array of any library with ``__dlpack__``,
-        ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the host of any
-        strides; on the device rows at any distance, elements of a row next to each other.
+        ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the host, strides are
+        free; on the device, rows may lie at any distance, and the elements of a row lie next to
+        each other.
     dtype : optional
-        Of y: the device's type of 4 exponent bits ("e4m3", the default: float8_e4m3fnuz on gfx942,
-        float8_e4m3fn on gfx950) or of 5 ("e5m2": float8_e5m2fnuz, float8_e5m2); that of `out`.
+        The type of y: the device's type with 4 exponent bits ("e4m3", the default: float8_e4m3fnuz
+        on gfx942, float8_e4m3fn on gfx950) or with 5 ("e5m2": float8_e5m2fnuz, float8_e5m2). With
+        `out`, its type is the default.
     per : {"row", "tensor"}
-        What a scale is made of: the greatest magnitude of a row, or of all of x, divided by the
-        greatest number of y's type (448 of float8_e4m3fn, 240 of float8_e4m3fnuz, 57344 of both of
-        5 exponent bits), and at least 2**-126. NaN counts as no number; an infinity makes the
-        scale infinite, all numbers 0 and itself NaN.
+        Whether each row or all of x gets a scale: the greatest magnitude divided by the greatest
+        number of y's type (448 for float8_e4m3fn, 240 for float8_e4m3fnuz, 57344 for both types
+        with 5 exponent bits), and at least 2**-126. NaN does not count; an infinity makes the scale
+        infinite, itself NaN and all other numbers 0.
     scale : array, float32, optional
-        Taken as it is instead: of one element for all of x, of shape (rows,) or (rows, 1) for each
-        row. Positive and at least 2**-126; infinities of x become the greatest number then.
+        A scale to use instead: one element for all of x, or shape (rows,) or (rows, 1) for each
+        row. It must be at least 2**-126; infinities of x then become the greatest number.
     out : array, (rows, columns), of y's type, optional
     out_scale : array, float32, (rows, 1) or, per tensor, (1,), optional
         Written instead of new arrays; they share no memory with x or each other.
     block : (1, 128) or (128, 128), optional
-        A scale is made of each 128 numbers of a row, or of these of 128 rows, of which the last
-        ones may be fewer: as `gemm_nt` takes those of a and of b, in e4m3. Columns are a multiple
-        of 128, on the device rows of (1, 128) follow each other; the results are new arrays.
+        Computes a scale for each 128 numbers of a row, or for 128 columns of 128 rows, of which the
+        last block may have fewer. These are the scales that `gemm_nt` takes for a and for b in
+        e4m3. The number of columns is a multiple of 128; with (1, 128), rows on the device follow
+        each other. The results are new arrays.
     workspace : device array, optional
         See `QuantizePlan.run`.
     stream : hipStream_t, optional
@@ -75,9 +79,9 @@ def quantize_fp8(
     Returns
     -------
     y : array, (rows, columns)
-        Of the kind of `x`.
-    scale : array, float32, (rows, 1), per tensor (1,), one of each block in rows of blocks
-        What y is multiplied by to be x again; the one that was given, if one was.
+        An array of the kind of `x`.
+    scale : array, float32, (rows, 1), or (1,) per tensor, or one for each block
+        The factor that makes x from y; it is `scale` if that was given.
 
     Raises
     ------
@@ -98,7 +102,9 @@ def quantize_fp8(
         check_block(block, shape[1])
         for name, value in (("scale", scale), ("out", out), ("out_scale", out_scale)):
             if value is not None:
-                raise ValueError(f"{name} was given with block={block}, of which both are made")
+                raise ValueError(
+                    f"{name} was given with block={block}, for which both are new arrays"
+                )
         if per != PER[0]:
             raise ValueError(f"per={per!r} must be {PER[0]!r} with block={block}")
         if block[0] == 1:
@@ -108,7 +114,7 @@ def quantize_fp8(
     of_rows = views[0].shape
     if scale is not None:
         if out_scale is not None:
-            raise ValueError("out_scale was given, but no scale is made: scale was given")
+            raise ValueError("out_scale was given, but no scale is computed, since scale was given")
         view, per = scale_view(scale, "scale", shape[:1], handle)
         views = *views, view
     device = runtime.get(views[0].ordinal)
@@ -129,7 +135,7 @@ def quantize_fp8(
 
 
 def _narrow(dtype: Any, arch: Architecture, text: str) -> str:
-    """What `QuantizeProblem.to` says of a type that a caller names; else an error begins so."""
+    """The value of `QuantizeProblem.to` for a type that a caller names; `text` begins the error."""
     if dtype is None or (isinstance(dtype, str) and dtype in NARROW):
         return dtype or NARROW[0]
     own = dict(zip((arch.fp8, arch.bf8), NARROW, strict=True))
@@ -175,7 +181,7 @@ class QuantizePlan(RunnablePlan[QuantizeProblem]):
     result_labels: ClassVar[tuple[str, ...]] = ("out", "out_scale")
 
     def operands(self, variant: str) -> Specs:
-        """X, a scale that is given, out and a scale that is made."""
+        """x, a given scale, out, and a computed scale."""
         p, rows = self.problem, ("row",)
         shape = p.rows, p.columns
         narrow = p.narrow(self.props.architecture)
@@ -204,7 +210,7 @@ class QuantizePlan(RunnablePlan[QuantizeProblem]):
         return Operand(view.address, {"row": view.strides[0] if rows else view.shape[-1]})
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
-        """That scales do not follow each other."""
+        """Why an operand does not fit: its scales have gaps."""
         step, wanted = operand.strides["row"], spec.shape[-1]
         if spec.name == "out_scale" and step != wanted:
             return f"row stride {step}, which must be {wanted}"
@@ -225,10 +231,10 @@ class QuantizePlan(RunnablePlan[QuantizeProblem]):
         Parameters
         ----------
         workspace : device array, optional
-            Of `new_workspace`, or compact, of at least ``plan.workspace.total_bytes`` bytes, for
-            the maxima of parts where a scale is made of all of x; its contents are lost. Runs at
-            the same time need workspaces of their own. While a graph is captured it must be given
-            if the plan has one.
+            Memory for the maxima of parts, if all of x gets one scale: made by `new_workspace`, or
+            compact with at least ``plan.workspace.total_bytes`` bytes. It is overwritten. Runs at
+            the same time need separate workspaces. While a graph is captured, a plan with a
+            workspace needs one from the caller.
         """
         views, handle = self.views_of({"x": x, "scale": scale}, stream)
         y, made = self.execute(x, views, (out, out_scale), "", handle, workspace)
@@ -238,10 +244,12 @@ class QuantizePlan(RunnablePlan[QuantizeProblem]):
 def _of_nothing(
     kind: Any, views: tuple[View, ...], out: Any, out_scale: Any, plan: QuantizePlan, stream: int
 ) -> tuple[Any, Any]:
-    """Results without elements; every check is made of them, too."""
+    """Results without elements, after the same checks."""
     x, p = views[0], plan.problem
     if not p.scale and (p.per == "tensor" or (p.per == "row" and x.shape[0] > 0)):
-        raise ValueError(f"x has shape {x.shape}, of which no scale can be made per {p.per}")
+        raise ValueError(
+            f"x has shape {x.shape}: without elements no scale can be made per {p.per}"
+        )
     dtype = p.narrow(plan.props.architecture)
     must = {"out": (x.shape, dtype)}
     if not p.scale:

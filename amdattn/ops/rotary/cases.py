@@ -1,4 +1,4 @@
-"""Rotary embedding as an operation: its options, its cases, what results must be."""
+"""Rotary embedding as an operation: options, cases, and expected results."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from amdattn.ops.rotary.problem import POSITIONS, RotaryProblem
 from amdattn.ops.rotary.reference import normed
 from amdattn.ops.rotary.rotary import RotaryPlan, planned
 
-# Largest relative error of one rounding, and half of the least number.
+# The largest relative error of one rounding, and half of the least number.
 _ROUNDING = {"bfloat16": (2.0**-8, 2.0**-134), "float16": (2.0**-11, 2.0**-25)}
-_OF_PRODUCTS = 2.0**-22  # of the sum of magnitudes: two products and their sum in float32
-# Of a normalised head: the root's inverse, half of what a sum of squares in any order is off by,
-# and two products.
+_OF_PRODUCTS = 2.0**-22  # relative to the sum of magnitudes: two products and their sum in float32
+# For a normalised head: the root's inverse, half of the error of a sum of squares in any order, and
+# two products.
 _OF_NORM = 2.0**-21
 
 
 @dataclass(frozen=True)
 class RotaryCase(Case[RotaryProblem]):
-    """Normally distributed heads, angles and positions anywhere."""
+    """Normally distributed heads, with random angles and positions."""
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
-        """Random host arrays by operand, the same for the same seed."""
+        """Random host arrays by operand; equal seeds give equal arrays."""
         p, rng = self.problem, np.random.default_rng(seed)
         element, table = as_dtype(p.dtype).numpy(), p.table.numpy()
         tokens = (p.batch, p.seqlen)[p.packed :]
@@ -59,7 +59,7 @@ class RotaryCase(Case[RotaryProblem]):
 
 
 def positions_of(problem: RotaryProblem, inputs: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
-    """Of every token."""
+    """The position of every token."""
     counted = np.arange(problem.seqlen)
     if problem.positions == "tokens":
         return inputs["positions"].reshape(problem.batch, problem.seqlen)
@@ -70,7 +70,7 @@ def positions_of(problem: RotaryProblem, inputs: Mapping[str, NDArray[Any]]) -> 
 
 
 def expected(case: RotaryCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
-    """In float64; wrong by one rounding, and a little by float32 products. Copies are exact."""
+    """Results in float64, and their errors by rounding and float32; copies are exact."""
     p = case.problem
     of_result, least = _ROUNDING[p.dtype]
     at = positions_of(p, inputs).reshape(inputs["x"].shape[:-2])
@@ -122,7 +122,7 @@ def _at(i: int, sizes: tuple[int, ...], dtype: str) -> RotaryProblem:
 
 
 def cases(row: KernelSpec | None) -> Iterator[RotaryCase]:
-    """Around the sizes of heads and waves; of a kernel with every way through it."""
+    """Sizes around those of heads and waves; for one kernel, every path through it."""
     if row is None:
         for i, sizes in enumerate(_SIZES):
             for j, dtype in enumerate(_ROUNDING):
@@ -147,7 +147,7 @@ def cases(row: KernelSpec | None) -> Iterator[RotaryCase]:
 
 
 def _ways(dtype: str) -> Iterator[RotaryProblem]:
-    """Every way through a kernel; a head that is normalised has more than half of a wave."""
+    """Every path through a kernel; a normalised head takes more than half of a wave."""
     of_pieces = ((72, 36), (1024, 512))
     for sizes, interleaved, table in itertools.product(
         of_pieces, (False, True), (dtype, FLOAT32.name)
@@ -162,7 +162,7 @@ def _ways(dtype: str) -> Iterator[RotaryProblem]:
 
 
 def larger(on_gpu: bool) -> Iterator[RotaryCase]:
-    """The heads of a long prompt."""
+    """A case with the heads of a long prompt."""
     for dtype in _ROUNDING:
         yield RotaryCase(RotaryProblem(1, 8192 if on_gpu else 500, 32, 128, 8, dtype=dtype))
 

@@ -1,4 +1,4 @@
-"""Which kernel turns pairs, and its launch. Pure."""
+"""Which kernel rotates pairs, and its launch. Pure."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ from amdattn.op.quotients import Reciprocal
 from amdattn.op.workspace import WorkspaceLayout
 from amdattn.ops.rotary.problem import RotaryProblem
 
-ROTARY = "rotary"  # of KernelSpec.op
-GRID = "lanes_of_x_and_k"  # of KernelSpec.grid: x = ceil(lanes of x / lanes) + the same of k
+ROTARY = "rotary"  # the value of KernelSpec.op
+GRID = "lanes_of_x_and_k"  # x = ceil(lanes of x / lanes) + the same for k
 
-_MOST_DIM, _MOST_HEADS = 2**12, 2**12  # of which the kernel's numbers are exact
-_MOST_PAIRS = 8  # of a lane, where they divide the columns
+_MOST_DIM, _MOST_HEADS = 2**12, 2**12  # the kernel's numbers are exact up to these
+_MOST_PAIRS = 8  # columns of a lane, if they divide all columns
 _WHY_OF_NORM = "a head that is normalised is of one wave"
-# Clk at the peak clock, near what the performance model of the virtual device gives; _WAVE_CLK is
-# of an XCD, between its waves.
+# Clk at the peak clock, near those of the performance model; _WAVE_CLK is the time between the
+# waves of an XCD.
 _TRIP_CLK, _HEAD_CLK, _WAVE_CLK = 500, 350, 25
 _NORM_CLK = 250  # of a head
 
 
 def columns_of_lane(problem: RotaryProblem) -> int:
-    """Of a head."""
+    """Columns of a head that a lane has."""
     most = 2 * _MOST_PAIRS
     whole = problem.head_dim % most == 0 and problem.rotary_dim % most == 0
     return most if whole else 2
 
 
 def lanes_of_head(problem: RotaryProblem) -> int:
-    """Of the heads that a lane has after each other; a power of two where they share sums."""
+    """Lanes of a head; a power of two if they share sums."""
     lanes = problem.head_dim // columns_of_lane(problem)
     return 1 << (lanes - 1).bit_length() if problem.is_normed else lanes
 
 
 def lanes_of_token(kernel: KernelSpec, problem: RotaryProblem, heads: int) -> int:
-    """Of so many heads."""
+    """Lanes of a token with a number of heads."""
     of_lane: int = kernel.params["steps"]
     return -(-heads // of_lane) * lanes_of_head(problem)
 
@@ -87,7 +87,7 @@ def cost_clk(kernel: KernelSpec, problem: RotaryProblem, props: DeviceProps) -> 
     arch = props.architecture
     waves = grid(kernel, problem)[0] * kernel.workgroup[0] / LANES_PER_WAVE
     steps = kernel.params["steps"]
-    of_wave = _HEAD_CLK * (1 + steps)  # and what all heads share
+    of_wave = _HEAD_CLK * (1 + steps)  # and the work that all heads share
     of_wave += _NORM_CLK * steps * kernel.params["norm"]
     of_simd = -(-waves // (props.num_cus * arch.simds_per_cu))
     dispatched = waves / props.num_xcds * _WAVE_CLK + of_wave
@@ -100,7 +100,7 @@ def cost_clk(kernel: KernelSpec, problem: RotaryProblem, props: DeviceProps) -> 
 def choices(
     problem: RotaryProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[KernelChoice]:
-    """Every kernel that takes a problem; of the others first those that normalise heads, or not."""
+    """All kernels that take a problem; of the others, those for the same norms come first."""
     found = kernel_choices(problem, props, rows, ROTARY, mismatches, cost_clk)
     rejected = sorted(found.rejected, key=lambda one: one[0].params["norm"] != problem.is_normed)
     return dataclasses.replace(found, rejected=tuple(rejected))
@@ -109,7 +109,7 @@ def choices(
 def build(
     problem: RotaryProblem, props: DeviceProps, choice: KernelChoice, choices: Choices[KernelChoice]
 ) -> Plan[RotaryProblem]:
-    """The plan of a choice."""
+    """Make the plan of a choice."""
     p, kernel = problem, choice.kernel
     per_head = lanes_of_head(p)
     several = p.batch > 1

@@ -9,39 +9,39 @@ from amdattn.dtypes import FLOAT32, DType, as_dtype
 from amdattn.op.head_norm import NORM_EPS, norm_eps
 from amdattn.scalars import INT32_MAX
 
-# Whose positions: of none a token's number, of "offsets" what is added to it for each sequence, of
-# "tokens" the position of each token.
+# Kinds of positions. "none": a token's number; "offsets": an offset of each sequence is added to
+# it; "tokens": each token has its own.
 POSITIONS = ("none", "offsets", "tokens")
 
 
 @dataclass(frozen=True)
 class RotaryProblem:
-    """Pairs of columns of x and k, turned by the angle of their token's position.
+    """A rotation of pairs of columns of x and k by the angles of their tokens' positions.
 
     Parameters
     ----------
     batch, seqlen, heads, head_dim : int
         Of x.
     heads_k : int
-        Of k; 0: there is none.
+        Heads of k; 0: there is no k.
     rotary_dim : int
-        Columns that are turned, the first ones; 0: all.
+        Number of the first columns, which are rotated; 0: all.
     table_rows : int
-        Positions that the tables have; 0: seqlen.
+        Number of positions in the tables; 0: seqlen.
     dtype : str
     table_dtype : str, optional
         `dtype` or float32; None: `dtype`.
     interleaved : bool
-        Pairs are columns 2i and 2i + 1; else i and i + rotary_dim / 2.
+        Whether pairs are columns 2i and 2i + 1 rather than i and i + rotary_dim / 2.
     positions : {"none", "offsets", "tokens"}
     in_place : bool
         Whether results may be x and k themselves.
     packed : bool
         x is (tokens, heads, head_dim): one sequence without an axis for it.
     q_norm, k_norm : bool
-        Whether heads of x, and of k, are normalised first (RMS), with weights of their columns.
+        Whether heads of x, and of k, are first normalised (RMS) with a weight for each column.
     norm_eps : float
-        Added to the mean of squares; without either 1e-6.
+        Added to the mean of squares; 1e-6 without norms.
 
     Raises
     ------
@@ -87,7 +87,7 @@ class RotaryProblem:
         allowed = dict.fromkeys((self.dtype, FLOAT32.name))
         if self.table_dtype not in allowed:
             raise ValueError(
-                f"cos has dtype {self.table_dtype}; beside x of {self.dtype} it must be "
+                f"cos has dtype {self.table_dtype}; with x of {self.dtype} it must be "
                 + " or ".join(allowed)
             )
         word = scalars.word("positions", self.positions)
@@ -113,17 +113,17 @@ class RotaryProblem:
 
     @property
     def is_normed(self) -> bool:
-        """Whether heads are normalised, of x or of k."""
+        """Whether heads of x or of k are normalised."""
         return self.q_norm or self.k_norm
 
     @property
     def tokens(self) -> int:
-        """Of all sequences."""
+        """Tokens of all sequences."""
         return self.batch * self.seqlen
 
     @property
     def text(self) -> str:
-        """Every argument."""
+        """All arguments."""
         return (
             f"rotary {self.dtype}, batch={self.batch} seqlen={self.seqlen} heads={self.heads} "
             f"head_dim={self.head_dim} heads_k={self.heads_k} rotary_dim={self.rotary_dim} "
@@ -148,14 +148,14 @@ class RotaryProblem:
 
     @property
     def flops(self) -> int:
-        """Four products and two sums of a pair; of a column that is normalised as many as four."""
+        """Operations: four products and two sums for a pair, four for a normalised column."""
         normed = self.q_norm * self.heads + self.k_norm * self.heads_k
         turned = 3 * (self.heads + self.heads_k) * self.rotary_dim
         return self.tokens * (turned + 4 * normed * self.head_dim)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all operands, each counted once; of tables the rows of one sequence."""
+        """Bytes of all operands, each counted once; for tables, the rows of one sequence."""
         item = as_dtype(self.dtype).itemsize
         rows = 2 * self.tokens * (self.heads + self.heads_k) * self.head_dim * item
         tables = min(self.table_rows, self.tokens) * self.rotary_dim * self.table.itemsize

@@ -1,4 +1,4 @@
-"""Rotary embedding: check, plan, run."""
+"""Rotary embedding: checks, plans and runs."""
 
 from __future__ import annotations
 
@@ -47,38 +47,41 @@ def apply_rotary_emb(
     k_out: Any = None,
     stream: Any = None,
 ) -> Any:
-    """Turn pairs of columns of x, and of k in the same launch, by the angles of their positions.
+    """Rotate pairs of columns of x, and of k in the same launch, by the angles of their positions.
 
-    A pair (a, b) becomes ``(a cos - b sin, b cos + a sin)``, in float32, rounded once; the columns
-    behind the first ``rotary_dim = 2 * cos.shape[1]`` stay as they are. With weights every head is
-    normalised first, ``x * weight / sqrt(mean(x^2) + norm_eps)``, as Qwen 3 does, and not rounded
-    before it is turned.
+    A pair (a, b) becomes ``(a cos - b sin, b cos + a sin)``, in float32, rounded once; columns
+    after the first ``rotary_dim = 2 * cos.shape[1]`` stay as they are. With norm weights, every
+    head is normalised first, ``x * weight / sqrt(mean(x^2) + norm_eps)``, as in Qwen 3, and is not
+    rounded before the rotation.
 
     Parameters
     ----------
     x : array, bfloat16 or float16, (batch, seqlen, heads, head_dim) or (tokens, heads, head_dim)
         numpy (with ml_dtypes), `DeviceArray`, or an array of any library with ``__dlpack__``,
-        ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. Of any strides but the
-        last one, which is 1 on the device.
+        ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. Strides are free, except
+        that the last one is 1 on the device.
     cos, sin : array, like x or float32, (rows, rotary_dim / 2)
-        Of every position; `rotary_tables` makes them. Copied to the device if x is there and they
-        are not. head_dim and rotary_dim are even; multiples of 16 are fastest.
+        Tables of every position, which `rotary_tables` makes. They are copied to the device if x is
+        there and they are not. head_dim and rotary_dim are even; multiples of 16 are fastest.
     interleaved : bool
-        Pairs are columns 2i and 2i + 1 (GPT-J); else i and i + rotary_dim / 2 (GPT-NeoX, Llama).
+        True: pairs are columns 2i and 2i + 1 (GPT-J); False: i and i + rotary_dim / 2
+        (GPT-NeoX, Llama).
     inplace : bool
         Write the results over x and k.
     seqlen_offsets : int or array, int32 or int64, (batch,)
         Position of the first token of every sequence.
     k : array, like x, with heads of its own, optional
     positions : array, int32 or int64, (batch, seqlen) or (tokens,), optional
-        Of every token, instead of counting from the offset.
+        The position of every token, instead of counting from the offset.
     q_norm_weight, k_norm_weight : array, like x, (head_dim,), optional
-        That heads of x, and of k, are normalised with. head_dim is up to 128, of multiples of 16,
-        which rotary_dim is, too, up to 1024. Copied to the device if x is there and they are not.
+        Weights of the norms of heads of x, and of k. head_dim is at most 128, or 1024 if it and
+        rotary_dim are multiples of 16. They are copied to the device if x is there and they are
+        not.
     norm_eps : float
         Added to the mean of squares; at least 2^-126.
     out, k_out : array, like x and k, optional
-        Written instead of new arrays: x and k themselves, or memory of none of the others.
+        Results are written here instead of to new arrays: x and k themselves, or memory that no
+        other operand has.
     stream : hipStream_t, optional
         An int or a hip-python stream; defaults to the default stream. Calls on device arrays return
         before the kernel has finished, calls on host arrays after the result is copied back.
@@ -94,9 +97,9 @@ def apply_rotary_emb(
     UnsupportedProblem
         (a NotImplementedError and ValueError) No kernel does this; the message says what there is.
     ValueError, TypeError
-        Malformed input, also a position on the host that the tables have not. Nothing was launched.
-        One that only the device knows makes the turned columns of its token NaN, and checked mode
-        reports it.
+        Malformed input, such as a position on the host beyond the tables. Nothing was launched. A
+        position on the device beyond the tables makes the rotated columns of its token NaN, and
+        checked mode reports it.
     UnsupportedDeviceError, HipError
         The device is of another architecture; a HIP call failed.
     """
@@ -139,7 +142,7 @@ def apply_rotary_emb(
     elif isinstance(seqlen_offsets, int) or getattr(seqlen_offsets, "shape", None) == ():
         first = scalars.integer("seqlen_offsets", seqlen_offsets)
         if rows < seqlen:
-            raise ValueError(f"cos has {rows} positions, x {seqlen} tokens a sequence")
+            raise ValueError(f"cos has {rows} positions, but x has {seqlen} tokens a sequence")
         if not 0 <= first <= rows - seqlen:
             raise ValueError(
                 f"seqlen_offsets={first} must be in 0..{rows - seqlen}: cos has {rows} positions, "
@@ -215,7 +218,7 @@ class RotaryPlan(RunnablePlan[RotaryProblem]):
     result_labels: ClassVar[tuple[str, ...]] = ("out", "k_out")
 
     def operands(self, variant: str) -> Specs:
-        """X, the tables, k, positions, and the results."""
+        """x, the tables, k, positions, and the results."""
         p = self.problem
         element, axes = as_dtype(p.dtype), _AXES[p.packed :]
         of_x = (p.batch, p.seqlen, p.heads, p.head_dim)[p.packed :]
@@ -253,18 +256,18 @@ class RotaryPlan(RunnablePlan[RotaryProblem]):
 
     @property
     def overwritten(self) -> frozenset[str]:
-        """A lane reads what it writes, and nothing else."""
+        """Operands that results may overwrite: a lane reads only what it writes."""
         return frozenset({"x", "k"} if self.problem.in_place else ())
 
     def operand(self, spec: OperandSpec, view: View) -> Operand:
-        """An address and strides, of an axis that is not there 0."""
+        """The address and strides; 0 for an axis that does not exist."""
         if spec.name == "seqlen_offsets":
             return Operand(view.address, {"batch": view.strides[0] if view.shape[0] > 1 else 1})
         found = operand_of(view, spec.axes)
         return Operand(found.address, {"batch": 0, **found.strides})
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
-        """That tables have gaps, or strides are too great."""
+        """Why an operand does not fit: tables have gaps, or strides are too large."""
         if spec.name in ("cos", "sin"):
             step, wanted = operand.strides["row"], spec.shape[-1]
             return f"row stride {step}, which must be {wanted}" if step != wanted else ""
@@ -298,7 +301,7 @@ class RotaryPlan(RunnablePlan[RotaryProblem]):
 
 
 def _counted(shape: tuple[int, ...]) -> Any:
-    """Positions as most calls have them: those of tokens from 0 on, offsets of 0."""
+    """Positions as in most calls: tokens from 0 on, or offsets of 0."""
     import numpy as np
 
     seqlen = shape[-1] if len(shape) == 2 else 1
@@ -306,7 +309,7 @@ def _counted(shape: tuple[int, ...]) -> Any:
 
 
 def _rows_of(table: View, first: int, count: int) -> View:
-    """So many rows of a table."""
+    """A number of rows of a table."""
     step = table.strides[0] * table.dtype.itemsize
     return View(
         *(table.address + first * step, (count, table.shape[1]), table.strides, table.dtype),
@@ -331,7 +334,7 @@ def _of_nothing(kind: Any, views: dict[str, View], given: tuple[Any, Any], strea
 def _weight_spec(
     name: str, head_dim: int, dtype: DType, condition: str, there: bool
 ) -> OperandSpec:
-    """Of the operand `name`."""
+    """The required shape and type of the operand `name`."""
     return OperandSpec(
         *(name, "in", (head_dim,), dtype, ()),
         present=there,

@@ -1,4 +1,4 @@
-"""Tables of cos and sin for a rotary embedding, with the laws by which models stretch positions."""
+"""Tables of cos and sin for a rotary embedding, with the laws that models scale positions by."""
 
 from __future__ import annotations
 
@@ -25,30 +25,31 @@ def rotary_tables(
     max_position_embeddings: int | None = None,
     dtype: Any = "float32",
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Tables of the cos and sin of every position, as `apply_rotary_emb` takes them.
+    """Compute the cos and sin of every position, for `apply_rotary_emb`.
 
     The angle of pair i at position p is ``p * base^(-2 i / rotary_dim)``, computed in float64.
 
     Parameters
     ----------
     rows : int
-        Positions, from 0 on.
+        Number of positions, from 0 on.
     rotary_dim : int
-        Columns that are turned; even.
+        Number of columns that are rotated; even.
     base : float
         ``rope_theta`` of a model's configuration.
     rope_scaling : dict, optional
-        As in a configuration of Hugging Face's Transformers: its "rope_type" (or "type") is
+        As in a configuration of Hugging Face's Transformers. Its "rope_type" (or "type") is
         "default", "linear" (factor), "dynamic" (factor), "yarn" (factor and optionally
         original_max_position_embeddings, beta_fast, beta_slow, mscale, mscale_all_dim,
         attention_factor, truncate) or "llama3" (factor, low_freq_factor, high_freq_factor,
-        original_max_position_embeddings). "dynamic" stretches for `rows` positions, where these are
-        more than max_position_embeddings; "yarn" multiplies cos and sin by its attention factor.
-        Other keys, such as "rope_theta", are not read.
+        original_max_position_embeddings). "dynamic" scales for `rows` positions if they exceed
+        max_position_embeddings; "yarn" multiplies cos and sin by its attention factor. Other keys,
+        such as "rope_theta", are not read.
     max_position_embeddings : int, optional
-        Of the configuration: "dynamic" needs it, and "yarn" without the original one.
+        From the configuration. "dynamic" needs it, and so does "yarn" without
+        original_max_position_embeddings.
     dtype : optional
-        Of the tables: float32, bfloat16 or float16, rounded once.
+        Type of the tables: float32, bfloat16 or float16, rounded once.
 
     Returns
     -------
@@ -57,7 +58,7 @@ def rotary_tables(
     Raises
     ------
     ValueError, TypeError
-        A malformed value, an unknown law, or one without a number that it needs.
+        A value is malformed, or a law is unknown or lacks a number that it needs.
     """
     import numpy as np
 
@@ -81,7 +82,7 @@ def rotary_tables(
 
 
 class _Law:
-    """Frequencies of pairs, and what tables are multiplied by."""
+    """The frequencies of pairs, and a factor of the tables."""
 
     def __init__(
         self, given: dict[str, Any], most: int | None, rows: int, dim: int, base: float
@@ -117,7 +118,7 @@ class _Law:
         return factor
 
     def _original(self) -> float:
-        """Positions that the model was trained for."""
+        """The number of positions that the model was trained for."""
         return self._number("original_max_position_embeddings", self._most)
 
     def _inverse(self, base: float) -> NDArray[np.float64]:
@@ -148,7 +149,7 @@ class _Law:
         multiplied = self._number("attention_factor", usual)
 
         def pair_of(turns: float) -> float:
-            """The pair that turns so often over the original positions."""
+            """The pair that makes a number of turns over the original positions."""
             return dim * math.log(original / (turns * _PERIOD)) / (2 * math.log(self._base))
 
         low, high = pair_of(self._number("beta_fast", 32)), pair_of(self._number("beta_slow", 1))

@@ -1,1 +1,1 @@
-"""Tokens that are drawn from logits."""
+"""Tokens drawn from logits."""

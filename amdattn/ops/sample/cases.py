@@ -1,4 +1,4 @@
-"""Tokens of logits as an operation: its options, its cases, what results must be."""
+"""Tokens of logits as an operation: options, cases, and expected results."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _DTYPES = ("float32", "bfloat16", "float16")
 
 @dataclass(frozen=True)
 class SampleCase(Case[SampleProblem]):
-    """Normally distributed logits, of a standard deviation of 3.
+    """Normally distributed logits with a standard deviation of 3.
 
     Attributes
     ----------
     of : {"", "near", "alike", "extreme"}
-        The two best scores of each 1024 columns are 1e-4 apart; most logits are one of two
-        numbers; logits are infinite or none.
+        "near": the two best scores of each 1024 columns are 1e-4 apart; "alike": most logits are
+        one of two numbers; "extreme": logits are infinite or NaN.
     """
 
     of: str = ""
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
-        """Random host arrays by operand, the same for the same seed."""
+        """Random host arrays by operand; equal seeds give equal arrays."""
         p, rng = self.problem, np.random.default_rng(seed)
         logits = 3 * rng.standard_normal((p.rows, p.columns), np.float32)
         if self.of == "alike":
@@ -56,7 +56,7 @@ class SampleCase(Case[SampleProblem]):
     def _with_near(
         self, logits: NDArray[np.float32], inputs: Mapping[str, NDArray[Any]]
     ) -> NDArray[np.float32]:
-        """Of each 1024 columns the last and an early one; the second ones' are no tokens so far."""
+        """Make two logits of each 1024 columns nearly equal, the last one and an early one."""
         p = self.problem
         best = -20.0 if p.columns % 2 and p.history < 99 else 30.0
         logits += best - 30
@@ -76,7 +76,7 @@ class SampleCase(Case[SampleProblem]):
 
 
 def _make_extreme(logits: NDArray[np.float32]) -> None:
-    """Rows in turn: nothing, an infinite logit, some that are none."""
+    """Give rows, in turn, no change, an infinite logit, and some NaN."""
     logits[::3] = -np.inf
     logits[::3, ::2] = np.nan
     logits[1::3, -1] = np.inf
@@ -85,7 +85,7 @@ def _make_extreme(logits: NDArray[np.float32]) -> None:
 
 
 def expected(case: SampleCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
-    """The same token; and the offsets behind it."""
+    """The same token, and the offsets after the call."""
     found = {"out": Expected(drawn(case.problem, inputs).astype(np.float64), 0.0)}
     if case.problem.draws:
         state = (inputs["state"].view(np.int64) + np.array([0, 1])).view(np.int32)
@@ -103,7 +103,7 @@ _OPTIONS: tuple[dict[str, Any], ...] = (
     {"top_k": 40, "top_p": 0.9, "min_p": 0.01, "repetition_penalty": 1.3, "history": 300},
     {"top_k": 1},
 )
-# Whose tokens tell who may be drawn: many, nearly as probable as each other, or few of many rows.
+# Cases whose tokens show which ones may be drawn: many nearly equal ones, or few of many rows.
 _FLAT: tuple[tuple[int, int, dict[str, Any]], ...] = (
     (8, 1000, {"temperature": 30.0, "top_k": 5}),
     (8, 1300, {"temperature": 30.0, "top_p": 0.3}),
@@ -116,8 +116,8 @@ _FLAT: tuple[tuple[int, int, dict[str, Any]], ...] = (
     (8, 1024, {"top_k": 5, "repetition_penalty": 2.0, "history": 12}),
     (40, 7, {"min_p": 0.1, "repetition_penalty": 0.5, "history": 3}),
 )
-_NEAR = ((2900, 0), (2901, 300), (2902, 0), (2903, 12), (3072, 12))  # columns, tokens so far
-# Of which the list of who may be drawn is as long as most of a row.
+_NEAR = ((2900, 0), (2901, 300), (2902, 0), (2903, 12), (3072, 12))  # columns, previous tokens
+# Cases in which most of a row is in the list of tokens that may be drawn.
 _LISTED: tuple[dict[str, Any], ...] = (
     {"top_k": 5},
     {"top_p": 0.8},
@@ -126,7 +126,7 @@ _LISTED: tuple[dict[str, Any], ...] = (
 
 
 def cases(row: KernelSpec | None) -> Iterator[SampleCase]:
-    """Around the sizes of blocks, waves and workgroups."""
+    """Sizes around those of blocks, waves and workgroups."""
     dtypes = _DTYPES if row is None else (row.dtype,)
     for dtype in dtypes:
         for i, options in enumerate(_OPTIONS):
@@ -150,7 +150,7 @@ def cases(row: KernelSpec | None) -> Iterator[SampleCase]:
 
 
 def larger(on_gpu: bool) -> Iterator[SampleCase]:
-    """A vocabulary."""
+    """A case with the vocabulary of a model."""
     problem = SampleProblem(8 if on_gpu else 1, 128256 if on_gpu else 32000, "float32")
     yield SampleCase(problem)
 

@@ -13,16 +13,16 @@ from amdattn.op.plan import Address, Argument, Launch, PerRun, Plan, Stride
 from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.sample.problem import SampleProblem
 
-SAMPLE = "sample"  # of KernelSpec.op
-GRID = "rows"  # of KernelSpec.grid: x = rows
+SAMPLE = "sample"  # the value of KernelSpec.op
+GRID = "rows"  # the value of KernelSpec.grid: x = rows
 GRID_OF_SLICES = "slices_of_rows"  # x = ceil(columns / tile.columns), y = rows
 
-COUNTER_BYTES = 8  # of a row: who has arrived, and in which run
-_PARTIAL_BYTES, _LISTED_BYTES = 16, 8  # of a slice; of a column
-_SHARED_BYTES = 12320  # of a row: SharedOfRow of asm_src/sample/slices.h
+COUNTER_BYTES = 8  # of a row: how many workgroups have arrived, and in which run
+_PARTIAL_BYTES, _LISTED_BYTES = 16, 8  # for a slice; for a column
+_SHARED_BYTES = 12320  # of a row: SharedOfRow in asm_src/sample/slices.h
 _MOST_BYTES = 2**27  # of a workspace
-# Clk at the peak clock as the performance model has them on an MI300X, fixed and of each column;
-# fixed and of each workgroup of an XCD.
+# Clk at the peak clock, by the performance model of an MI300X: fixed and for each column; fixed and
+# for each workgroup of an XCD.
 _ROW_CLK = {
     **{"greatest": (5200.0, 0.4), "all": (8900.0, 1.45), "limits": (8900.0, 1.45)},
     **{"bins": (0.0, 0.0), "top_k": (17000.0, 0.65), "top_p": (20000.0, 2.4)},
@@ -39,14 +39,14 @@ def is_sliced(kernel: KernelSpec) -> bool:
 
 
 def phases(problem: SampleProblem) -> tuple[int, ...]:
-    """Launches of slices: the greatest; where the least logit is; draws."""
+    """Launches of slices: the greatest logit, the bins of the limits, the draws."""
     if not problem.limits:
         return (0,)
     return (0, 1, 2) if problem.has_top_k or problem.has_top_p else (0, 2)
 
 
 def workspace(kernel: KernelSpec, problem: SampleProblem) -> WorkspaceLayout:
-    """What workgroups of a row tell each other."""
+    """Memory in which the workgroups of a row exchange results."""
     if not is_sliced(kernel):
         return WorkspaceLayout()
     rows, slices = problem.rows, -(-problem.columns // kernel.tile["columns"])
@@ -95,7 +95,7 @@ def cost_clk(kernel: KernelSpec, problem: SampleProblem, props: DeviceProps) -> 
 def _steps(
     problem: SampleProblem, table: Mapping[str, tuple[float, float]]
 ) -> Iterator[tuple[float, float]]:
-    """What a problem needs."""
+    """The steps that a problem needs."""
     if not problem.draws:
         yield table["greatest"]
         return
@@ -111,7 +111,7 @@ def _steps(
 def choices(
     problem: SampleProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[KernelChoice]:
-    """Every kernel that takes a problem."""
+    """All kernels that take a problem."""
     return kernel_choices(problem, props, rows, SAMPLE, mismatches, cost_clk)
 
 
@@ -121,7 +121,7 @@ def build(
     choice: KernelChoice,
     choices: Choices[KernelChoice],
 ) -> Plan[SampleProblem]:
-    """The plan of a choice."""
+    """Make the plan of a choice."""
     kernel = choice.kernel
     layout = workspace(kernel, problem)
     sliced = is_sliced(kernel)

@@ -12,26 +12,26 @@ from amdattn.scalars import FLOAT32_MAX, INT32_MAX
 
 @dataclass(frozen=True)
 class SampleProblem:
-    """A token of each row of logits.
+    """A token for each row of logits.
 
     Parameters
     ----------
     rows, columns : int
         Columns are the vocabulary.
     dtype : str
-        Of the logits.
+        Type of the logits.
     temperature : float
-        0: the greatest logit; nothing is drawn.
+        0: takes the greatest logit; nothing is drawn.
     top_k : int
-        Tokens that may be drawn, those with equal logits as the last one besides; 0: all.
+        Number of tokens that may be drawn, besides those that equal the last one; 0: all.
     top_p : float
-        What the probabilities of those come to, at least; 1: all.
+        The least sum of the probabilities of tokens that may be drawn; 1: all.
     min_p : float
-        Least probability, as a share of the greatest one; 0: all.
+        The least probability, as a share of the greatest one; 0: all.
     repetition_penalty : float
-        What logits of tokens so far are divided by, those below 0 times.
+        A divisor of the logits of previous tokens; logits below 0 are multiplied by it.
     history : int
-        Tokens so far of each row, at most; 0: there are none.
+        The most previous tokens of a row; 0: there are none.
 
     Raises
     ------
@@ -73,13 +73,13 @@ class SampleProblem:
             )
         if self.repetition_penalty != 1 and not self.history:
             raise ValueError(
-                f"repetition_penalty={self.repetition_penalty} is of tokens so far, of which there "
+                f"repetition_penalty={self.repetition_penalty} is for previous tokens, but there "
                 "are none"
             )
 
     @property
     def draws(self) -> bool:
-        """Whether something is random."""
+        """Whether tokens are drawn at random."""
         return self.temperature > 0
 
     @property
@@ -94,22 +94,22 @@ class SampleProblem:
 
     @property
     def limits(self) -> bool:
-        """Whether not all may be drawn."""
+        """Whether some tokens may not be drawn."""
         return self.has_top_k or self.has_top_p or (self.draws and self.min_p > 0)
 
     @property
     def scale(self) -> float:
-        """Of logits for logarithms in base 2."""
+        """The factor that makes logarithms in base 2 from logits."""
         return min(1 / (math.log(2) * self.temperature), FLOAT32_MAX) if self.draws else 0.0
 
     @property
     def log_min_p(self) -> float:
-        """In base 2."""
+        """The logarithm of min_p in base 2."""
         return math.log2(self.min_p) if self.min_p else -math.inf
 
     @property
     def text(self) -> str:
-        """Every argument."""
+        """All arguments."""
         return (
             f"sample {self.dtype}, rows={self.rows} columns={self.columns} "
             f"temperature={self.temperature:.6g} top_k={self.top_k} top_p={self.top_p:.6g} "
@@ -130,7 +130,7 @@ class SampleProblem:
 
     @property
     def flops(self) -> int:
-        """Of logarithms, exponentials and comparisons, once for each logit."""
+        """Operations: logarithms, exponentials and comparisons, once for each logit."""
         return self.rows * self.columns * (8 if self.draws else 1)
 
     @property

@@ -1,4 +1,4 @@
-"""What is drawn, in float64: the generator, who may be drawn, the noise."""
+"""The draw in float64: the generator, the tokens that may be drawn, the noise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WORD = np.uint64(0xFFFFFFFF)
 
 
 def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint64]:
-    """Philox4x32-10 of counters (..., 4) of 32 bits each."""
+    """Philox4x32-10 for counters (..., 4) of 32 bits each."""
     c0, c1, c2, c3 = (counter[..., i] & _WORD for i in range(4))
     k0, k1 = (np.uint64(word) for word in key)
     for _ in range(10):
@@ -32,7 +32,7 @@ def philox(counter: NDArray[np.uint64], key: tuple[int, int]) -> NDArray[np.uint
 
 
 def noise(seed: int, offset: int, columns: int) -> NDArray[np.float64]:
-    """Gumbel noise of each column, in base 2."""
+    """Gumbel noise for each column, in base 2."""
     blocks = -(-columns // 4)
     counter = np.zeros((blocks, 4), np.uint64)
     counter[:, 0] = np.arange(blocks)
@@ -46,7 +46,7 @@ def noise(seed: int, offset: int, columns: int) -> NDArray[np.float64]:
 def penalised(
     problem: SampleProblem, logits: NDArray[Any], tokens: NDArray[Any] | None
 ) -> NDArray[np.float64]:
-    """Of one row; NaN as less than all."""
+    """The penalised logits of one row; NaN counts as less than all."""
     x = logits.astype(np.float64)
     if tokens is not None:
         seen = np.unique(tokens[(tokens >= 0) & (tokens < len(x))])
@@ -56,7 +56,7 @@ def penalised(
 
 
 def allowed(problem: SampleProblem, x: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which columns of a row may be drawn."""
+    """A mask of the columns of a row that may be drawn."""
     log = (x - x.max()) * problem.scale
     may: NDArray[np.bool_] = x > -np.inf
     if 0 < problem.top_k < len(x):
@@ -72,7 +72,7 @@ def allowed(problem: SampleProblem, x: NDArray[np.float64]) -> NDArray[np.bool_]
 
 
 def drawn(problem: SampleProblem, inputs: Mapping[str, NDArray[Any]]) -> NDArray[np.int32]:
-    """Of every row."""
+    """The token of every row."""
     found = np.empty(problem.rows, np.int32)
     for row, logits in enumerate(inputs["logits"]):
         x = penalised(problem, logits, inputs["tokens"][row] if "tokens" in inputs else None)

@@ -1,4 +1,4 @@
-"""Tokens drawn from logits: check, plan, run."""
+"""Tokens drawn from logits: checks, plans and runs."""
 
 from __future__ import annotations
 
@@ -24,26 +24,27 @@ _LAYOUT = "rows of logits"
 
 
 def argmax(logits: Any, *, out: Any = None, workspace: Any = None, stream: Any = None) -> Any:
-    """The greatest of each row, the first one of equal ones.
+    """Return the column of the greatest logit of each row, the first one of equals.
 
     Parameters
     ----------
     logits : array, float32, bfloat16 or float16, (rows, columns)
         numpy (with ml_dtypes), `DeviceArray`, or an array of any library with ``__dlpack__``,
-        ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the device rows at
-        any distance, elements of a row next to each other; on the host any strides.
+        ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the device, rows may
+        lie at any distance and the elements of a row lie next to each other; on the host, strides
+        are free.
     out : array, int32, (rows,), optional
     workspace : device array, optional
-        ``plan_sample(...).new_workspace()``: several workgroups of a row meet there. Needed while a
-        graph is captured, where a plan has one.
+        ``plan_sample(...).new_workspace()``, which the workgroups of a row share. It is needed
+        while a graph is captured, if the plan has one.
     stream : hipStream_t, optional
         An int or a hip-python stream; defaults to the default stream.
 
     Returns
     -------
     array, int32, (rows,)
-        Of the kind of `logits`. A NaN is less than every number; a row without a number greater
-        than -inf has -1.
+        An array of the kind of `logits`. A NaN is less than every number; a row without a number
+        greater than -inf gives -1.
 
     Raises
     ------
@@ -72,51 +73,50 @@ def sample(
     workspace: Any = None,
     stream: Any = None,
 ) -> Any:
-    """A token of each row, drawn from the softmax of ``logits / temperature``.
+    """Draw a token for each row from the softmax of ``logits / temperature``.
 
-    First the penalty, then the temperature; then those that top_k leaves, of these those that top_p
-    leaves, of these those that min_p leaves. Tokens of equal logits are left or taken together.
+    The penalty comes first, then the temperature, and then the limits in turn: top_k, top_p and
+    min_p. Tokens with equal logits are kept or dropped together.
 
     Parameters
     ----------
     logits : array, float32, bfloat16 or float16, (rows, columns)
-        As of `argmax`.
+        As in `argmax`.
     temperature : float
-        0: the greatest, as `argmax`.
+        0 takes the greatest logit, as `argmax` does.
     top_k : int
-        So many tokens of the greatest logits; 0: all.
+        Keeps this number of the greatest logits; 0: all.
     top_p : float
-        The fewest tokens, the most probable ones first, whose probabilities come to as much, to
-        2^-20; 1: all.
+        Keeps the fewest most probable tokens whose probabilities add up to this, to 2^-20; 1: all.
     min_p : float
-        Tokens at least as probable as this share of the most probable one; 0: all.
+        Keeps tokens at least as probable as this share of the most probable one; 0: all.
     seed : int
-        Of 64 bits. The same seed draws the same tokens of the same logits. Not with `state`.
+        A seed of 64 bits: the same seed draws the same tokens from the same logits. Not allowed
+        with `state`.
     repetition_penalty : float
-        What logits of `tokens` are divided by if they are greater than 0, else multiplied by.
+        Divides the logits of `tokens` that are greater than 0, and multiplies the others.
     tokens : array, int32, (rows, history), optional
-        Those so far; less than 0: none.
+        Previous tokens; numbers below 0 stand for none.
     state : array, int32, (rows, 4), optional
-        In device memory: a seed and an offset of each row, two words each, the lower one first, as
-        an int64 array of (rows, 2) has them in memory. A call adds 1 to the offset, on the
-        device, so that a graph's replays draw anew. What is drawn of a row depends on its seed and
-        its offset alone: rows that have both in common draw alike.
+        A seed and an offset of each row, in device memory: two words each, the lower one first, as
+        in an int64 array of (rows, 2). A call adds 1 to the offset on the device, so that the
+        replays of a graph draw anew. The draw of a row depends on its seed and its offset alone:
+        rows with equal seeds and offsets draw alike.
     out : array, int32, (rows,), optional
     workspace : device array, optional
-        As of `argmax`.
+        As in `argmax`.
     stream : hipStream_t, optional
 
     Returns
     -------
     array, int32, (rows,)
-        As of `argmax`. Of a row with an infinite logit it is that.
+        As in `argmax`. A row with an infinite logit gives its column.
 
     Notes
     -----
-    The generator is Philox4x32-10: the key is the seed, the counter ``(column // 4, 0, offset)``.
-    With `seed` the offset of a row is 2^32 times its number.
-    A token is the one whose logarithm and Gumbel noise are greatest, so that the result depends on
-    no order of additions.
+    The generator is Philox4x32-10, with the seed as its key and ``(column // 4, 0, offset)`` as its
+    counter. With `seed`, the offset of a row is 2^32 times its number. The drawn token has the
+    greatest sum of logarithm and Gumbel noise, so that the result depends on no order of additions.
 
     Raises
     ------
@@ -142,7 +142,7 @@ def sample(
     )
     seed = scalars.integer("seed", seed)
     if state is not None and seed:
-        raise ValueError(f"seed={seed} and state were given; there may be one of them")
+        raise ValueError(f"seed={seed} and state were given; only one of them may be")
     if plan.problem.draws and not view.on_device:
         return _of_host(plan, logits, views, seed, state, out, workspace, handle)
     if plan.problem.draws:
@@ -162,7 +162,7 @@ def _of_host(
     workspace: Any,
     stream: int,
 ) -> Any:
-    """Of arrays on the host, on the device: what is written in place has to be there."""
+    """Run a call with arrays on the host on the device, where arrays written in place must be."""
     on_device = {name: as_view(asarray(view.array), name, stream) for name, view in views.items()}
     given = _of_seed(seed, plan.problem.rows) if state is None else state
     on_device["state"] = as_view(given, "state", stream)
@@ -182,7 +182,7 @@ def _of_host(
 
 
 def _of_seed(seed: int, rows: int) -> DeviceArray:
-    """A state for one call."""
+    """The random state of one call."""
     import numpy as np
 
     made = np.zeros((rows, 2), np.int64)
@@ -229,7 +229,7 @@ class SamplePlan(RunnablePlan[SampleProblem]):
     """A plan that can be run. Made by `plan_sample`; see `Plan` for what it holds."""
 
     def operands(self, variant: str) -> Specs:
-        """Logits, tokens, state and out."""
+        """The logits, tokens, state and out."""
         p = self.problem
         int32 = as_dtype("int32")
         specs = (
@@ -253,12 +253,12 @@ class SamplePlan(RunnablePlan[SampleProblem]):
         return {spec.name: spec for spec in specs}
 
     def operand(self, spec: OperandSpec, view: View) -> Operand:
-        """An address and the distance of rows."""
+        """The address and the distance of rows."""
         rows = {"row": view.strides[0] if view.shape[0] > 1 else 0} if spec.axes else {}
         return Operand(view.address, rows)
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
-        """That rows of a state do not follow each other."""
+        """Why an operand does not fit: the rows of its state have gaps."""
         if spec.name == "state" and operand.strides["row"] not in (0, 4):
             return f"row stride {operand.strides['row']}, which must be 4"
         return ""

@@ -58,7 +58,7 @@ def test_a_residual_of_a_gate(m: int) -> None:
     sums = f64(a) @ f64(b).T
     wanted = ACTIVATIONS["silu"](sums[:, :72]) * sums[:, 72:] + f64(residual)
     holds(amdattn.gemm_nt(a, b, activation="silu_and_mul", residual=residual), wanted)
-    with pytest.raises(ValueError, match=r"c is added to products without a gate; activation is"):
+    with pytest.raises(ValueError, match="c cannot be added with activation="):
         amdattn.gemm_nt(a, b, activation="silu_and_mul", c=residual)
 
 
@@ -125,7 +125,7 @@ def test_nan_and_infinities_stay_where_they_are(m: int) -> None:
 def test_what_is_refused() -> None:
     """By name, with what is allowed."""
     a, b, c = arrays(5, 24, 64)
-    with pytest.raises(ValueError, match="c and residual were given; there may be one of them"):
+    with pytest.raises(ValueError, match="c and residual were given; only one of them may be"):
         amdattn.gemm_nt(a, b, c=c, residual=c)
     with pytest.raises(ValueError, match=r"beta=2.0 is the factor of c, which was not given"):
         amdattn.gemm_nt(a, b, beta=2.0)

@@ -110,9 +110,9 @@ def test_malformed_problems() -> None:
         ({"dtype": "float8_e4m3fn", "scale_a": MX}, "either both must be 'mx' or neither"),
         (
             {"dtype": "float8_e4m3fn", "b_dtype": "float8_e5m2", **KINDS},
-            "b_dtype='float8_e5m2' must be 'float8_e4m3fn' as dtype, with 'mx' scales",
+            "b_dtype='float8_e5m2' must be 'float8_e4m3fn' like dtype, with 'mx' scales",
         ),
-        ({"dtype": "bfloat16", **KINDS}, "scale_a='mx' is of 8-bit types"),
+        ({"dtype": "bfloat16", **KINDS}, "scale_a='mx' is for 8-bit types"),
     ):
         with pytest.raises(ValueError, match=text):
             GemmProblem(8, 8, 128, **options)
@@ -152,7 +152,7 @@ def test_calls_that_are_refused_by_name() -> None:
             "scale_b has dtype float32; it must be uint8 or float8_e8m0fnu",
         ),
         (lambda: gemm_nt(f, f, **{**four, "dtype": None}), "a has dtype uint8; dtype=None must be"),
-        (lambda: gemm_nt(f, f, **{**four, "dtype": "int8"}), "dtype='int8' is of a and b that"),
+        (lambda: gemm_nt(f, f, **{**four, "dtype": "int8"}), "dtype='int8' is for a and b with"),
         (lambda: gemm_nt(a, a, **four), "a has dtype float8_e4m3fn; it must be uint8, with"),
         (lambda: gemm_nt(g[:, :95], g[:, :95], **six), "rows of float6_e2m3fn must be whole elem"),
         (lambda: gemm_nt(f, f, dtype="float4_e2m1fn"), r"scale_a=None must be uint8 of \(3, 4\)"),

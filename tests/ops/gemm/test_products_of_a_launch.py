@@ -307,7 +307,7 @@ def test_what_is_refused() -> None:
     a, b = some(10, 64), some(3, 24, 64)
     for sizes, message in (
         ([5, -1, 2], r"group_sizes\[1\]=-1 must be in 0..10, the rows of a"),
-        ([5, 5, 1], r"the sum of group_sizes is 11; it may be 10, the rows of a"),
+        ([5, 5, 1], r"the sum of group_sizes is 11; it may be at most 10, the rows of a"),
         ([5, 5], r"group_sizes has shape \(2,\) and dtype int64; it must be int32 or int64 of"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -320,7 +320,9 @@ def test_what_is_refused() -> None:
         amdattn.grouped_gemm(a, b, [10, 0, 0], layout="tn")
     with pytest.raises(ValueError, match=r"group_sizes has shape \(1, 2\); it must be \(groups,\)"):
         amdattn.grouped_gemm(a, a, np.array([[5, 5]]), layout="tn")
-    with pytest.raises(ValueError, match="the sum of group_sizes is 11; it may be 10, the rows"):
+    with pytest.raises(
+        ValueError, match="the sum of group_sizes is 11; it may be at most 10, the rows"
+    ):
         amdattn.grouped_gemm(a, a, [5, 6], layout="tn")
     with pytest.raises(ValueError, match=r"b has shape \(3, 24, 64\); with a of \(2, 10, 64\)"):
         amdattn.gemm(some(2, 10, 64), b)

@@ -149,7 +149,7 @@ X, W = normal(18, 4, 64), normal(19, 64)
         (
             lambda: amdattn.layer_norm(X, W, dropout_p=0.1, seed=1, state=state(0, 0)),
             ValueError,
-            "there may be one of them",
+            "only one of them may be",
         ),
         (lambda: amdattn.rms_norm(X, W, seed=1), ValueError, "seed was given, but no dropout_p"),
     ],

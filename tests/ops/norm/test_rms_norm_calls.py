@@ -238,7 +238,7 @@ def test_what_is_refused() -> None:
         ((x, weight[:39]), {}, r"weight has shape \(39,\); this call needs \(40,\)"),
         (
             *((x, weight.astype(np.float16)), {}),
-            "weight has dtype float16; beside x of bfloat16 it must be bfloat16 or float32",
+            "weight has dtype float16; with x of bfloat16 it must be bfloat16 or float32",
         ),
         ((x, weight, x[:2]), {}, r"residual has shape \(2, 40\); this call needs \(3, 40\)"),
         ((x, weight), {"eps": -1e-6}, "eps=-1e-06 must be in 0.."),

@@ -149,7 +149,7 @@ def test_what_is_refused() -> None:
         (ValueError, r"min_p=1.5 must be in 0..1", lambda: amdattn.sample(x, min_p=1.5)),
         (
             ValueError,
-            "repetition_penalty=2.0 is of tokens so far",
+            "repetition_penalty=2.0 is for previous tokens",
             lambda: amdattn.sample(x, repetition_penalty=2.0),
         ),
         (
