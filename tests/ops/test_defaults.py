@@ -149,7 +149,6 @@ OWN: dict[str, dict[str, Any]] = {
         **{"k_descales": False, "v_descales": False},
     },
     "ops.cache_attention.cases.CacheCase": {"lengths": (), "chunks": ()},
-    "ops.cache_attention.calls.CacheCall": {"of_ragged": (0, 0)},
     "ops.attention.call.run": {"longest": (0, 0)},  # of q and of k
     "ops.attention_backward.call.run": {"longest": (0, 0)},
     "ops.attention_backward.cases.case": {"seqlen_q": 0, "head_dim": 64},

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from amdattn import scalars
 
 # Values that are equal, with equal types, only to what is the same: an array is equal to itself,
 # whatever it holds.
 _IMMUTABLE = frozenset({int, float, bool, str, tuple, type(None)})
+# How each option of attention is read, also over a cache.
+READ: Mapping[str, Callable[[str, object], Any]] = {
+    **dict.fromkeys(("softmax_scale", "k_descale", "v_descale"), scalars.optional_number),
+    **dict.fromkeys(("causal", "top_left", "rotary_interleaved"), scalars.boolean),
+    **dict.fromkeys(("softcap", "dropout_p"), scalars.number),
+    **dict.fromkeys(("round_mode", "kv_layout"), scalars.word),
+    **{"window_size": scalars.window, "num_splits": scalars.integer},
+}
 
 
 def is_window(window: object) -> bool:
@@ -35,13 +44,4 @@ class Options(NamedTuple):
 
     def read(self) -> Options:
         """The same as values of Python; TypeError for what is none."""
-        return Options(
-            scalars.optional_number("softmax_scale", self.softmax_scale),
-            scalars.boolean("causal", self.causal),
-            scalars.window("window_size", self.window_size),
-            scalars.number("softcap", self.softcap),
-            scalars.number("dropout_p", self.dropout_p),
-            scalars.word("round_mode", self.round_mode),
-            scalars.integer("num_splits", self.num_splits),
-            scalars.boolean("top_left", self.top_left),
-        )
+        return Options(*[READ[name](name, x) for name, x in self._asdict().items()])

@@ -9,11 +9,12 @@ from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import Part, as_view
 from amdattn.device import runtime
 from amdattn.op.signatures import rest_as
-from amdattn.ops.attention.call import refuse, run
+from amdattn.ops.attention.call import run
 from amdattn.ops.attention.dense import parts
 from amdattn.ops.attention.lengths import lengths_view
 from amdattn.ops.attention.options import Options
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, operand_axes
+from amdattn.ops.cache_attention.calls import CacheArguments
 from amdattn.ops.cache_attention.ragged import attend_pages
 from amdattn.scalars import INT32_MAX
 
@@ -88,23 +89,28 @@ def flash_attn_varlen_func(
     options = Options(
         softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
     )
+    longest = longest_of("max_seqlen_q", max_seqlen_q), longest_of("max_seqlen_k", max_seqlen_k)
     if block_table is not None:
-        refuse("alibi_slopes", alibi_slopes)
         scalars.boolean("deterministic", deterministic)
         with_probs = scalars.boolean("return_attn_probs", return_attn_probs)
-        results = attend_pages(
-            *(q, (k, v), (cu_seqlens_q, cu_seqlens_k), seqused_k),
-            (longest_of("max_seqlen_q", max_seqlen_q), longest_of("max_seqlen_k", max_seqlen_k)),
-            *(block_table, options),
+        with_lse = scalars.boolean("return_lse", return_lse) or with_probs
+        asked = CacheArguments(
+            *(q, k, v),
+            cache_seqlens=seqused_k,
+            block_table=block_table,
+            alibi_slopes=alibi_slopes,
+            return_softmax_lse=with_lse,
+            kv_layout=kv_layout,
+            k_descale=k_descale,
+            v_descale=v_descale,
             sinks=sinks,
-            kv_layout=scalars.word("kv_layout", kv_layout),
-            descales=(k_descale, v_descale),
-            max_total_k=max_total_k,
             out=out,
             lse=lse,
-            return_lse=scalars.boolean("return_lse", return_lse) or with_probs,
-            stream=runtime.stream_handle(stream),
+            stream=stream,
+            cu_seqlens_q=cu_seqlens_q,
+            cu_seqlens_kv=cu_seqlens_k,
         )
+        results = attend_pages(asked, options, longest, max_total_k)
         return (*results, None) if with_probs else results
     for name, value, none in (
         ("kv_layout", kv_layout, "NHD"),
@@ -117,7 +123,6 @@ def flash_attn_varlen_func(
             raise ValueError(f"{name}={value!r} without block_table; it must be {none!r} there")
     handle = runtime.stream_handle(stream)
     views = as_view(q, "q", handle), as_view(k, "k", handle), as_view(v, "v", handle)
-    longest = longest_of("max_seqlen_q", max_seqlen_q), longest_of("max_seqlen_k", max_seqlen_k)
     lengths = sums_of_lengths((cu_seqlens_q, cu_seqlens_k), longest, views, handle)
     return run(
         q,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from amdattn import scalars
@@ -12,6 +14,8 @@ from amdattn.device import runtime
 from amdattn.op.indices import private
 from amdattn.op.operands import check_placement
 from amdattn.op.spec import Specs
+from amdattn.ops.attention.call import refuse
+from amdattn.ops.attention.options import READ
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
 from amdattn.ops.cache_attention.indices import COUNTED, check_pages
 from amdattn.ops.cache_attention.kernels import MOST_QUERIES
@@ -57,21 +61,11 @@ class CacheOptions(NamedTuple):
 
     def read(self) -> CacheOptions:
         """The same as values of Python; TypeError for what is none."""
-        return CacheOptions(
-            scalars.optional_number("softmax_scale", self.softmax_scale),
-            scalars.boolean("causal", self.causal),
-            scalars.window("window_size", self.window_size),
-            scalars.number("softcap", self.softcap),
-            scalars.boolean("rotary_interleaved", self.rotary_interleaved),
-            scalars.integer("num_splits", self.num_splits),
-            self.kv_layout,
-            scalars.optional_number("k_descale", self.k_descale),
-            scalars.optional_number("v_descale", self.v_descale),
-        )
+        return CacheOptions(*[READ[name](name, x) for name, x in self._asdict().items()])
 
 
-class CacheArrays(NamedTuple):
-    """The operands of a call, by name; None: not given."""
+class CacheArguments(NamedTuple):
+    """What a caller gives, as `flash_attn_with_kvcache` takes it; last what else chunks have."""
 
     q: Any
     k_cache: Any
@@ -84,44 +78,104 @@ class CacheArrays(NamedTuple):
     cache_batch_idx: Any = None
     cache_leftpad: Any = None
     block_table: Any = None
+    softmax_scale: float | None = None
+    causal: bool = False
+    window_size: tuple[int, int] = (-1, -1)
+    softcap: float = 0.0
+    rotary_interleaved: bool = True
+    alibi_slopes: None = None
+    num_splits: int = 0
+    return_softmax_lse: bool = False
+    kv_layout: str = "NHD"
     k_descale: Any = None
     v_descale: Any = None
+    max_seqlen_k: int | None = None
     sinks: Any = None
+    out: Any = None
+    lse: Any = None
+    stream: Any = None
     cu_seqlens_q: Any = None
     cu_seqlens_kv: Any = None
 
-    def check_pairs(self) -> None:
-        """That what comes in pairs does."""
-        for one, other in (("k", "v"), ("rotary_cos", "rotary_sin")):
-            given, missing = (one, other) if getattr(self, other) is None else (other, one)
-            if (getattr(self, one) is None) != (getattr(self, other) is None):
-                raise ValueError(f"{given} was given, but {missing}=None; both must be, or neither")
+    @property
+    def options(self) -> CacheOptions:
+        """What are no arrays."""
+        numbers = [None if hasattr(x, "shape") else x for x in (self.k_descale, self.v_descale)]
+        return CacheOptions(*_options(self), *numbers)
 
-    def split(self, *options: Any) -> tuple[CacheArrays, CacheOptions]:
-        """Without scales that are numbers, which are options."""
-        scales = self.k_descale, self.v_descale
-        if scales[0] is scales[1] is None:
-            return self, CacheOptions._make((*options, None, None))
-        arrays, numbers = zip(
-            *((x, None) if hasattr(x, "shape") else (None, x) for x in scales), strict=True
-        )
-        kept = self._replace(k_descale=arrays[0], v_descale=arrays[1])
-        return kept, CacheOptions._make((*options, *numbers))
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """Those by name, None where none is given; what comes in pairs does."""
+        if self.alibi_slopes is not None:
+            refuse("alibi_slopes", self.alibi_slopes)
+        found = dict(zip(_ARRAYS, _arrays(self), strict=True))
+        for name in SCALES:
+            found[name] = found[name] if hasattr(found[name], "shape") else None
+        for given, missing in _PAIRS:
+            if found[given] is not None and found[missing] is None:
+                raise ValueError(f"{given} was given, but {missing}=None; both must be, or neither")
+        return found
+
+
+# Of operands that are arrays.
+_TENSORS = ("q", "k_cache", "v_cache", "k", "v", "rotary_cos", "rotary_sin")
+_NEEDED = ("q", "k_cache", "v_cache")
+_PAIRS = (("k", "v"), ("v", "k"), ("rotary_cos", "rotary_sin"), ("rotary_sin", "rotary_cos"))
+_RAGGED_LABELS = {"k_cache": "k", "v_cache": "v"}
+_SHAPED = ("q", "k_cache", "v_cache", "k", "rotary_cos")
+INDICES = ("cache_seqlens", "cache_batch_idx", "cache_leftpad", "block_table")
+SCALES = ("k_descale", "v_descale")
+_SUMS = ("cu_seqlens_q", "cu_seqlens_kv")
+_ARRAYS = (*_TENSORS, *INDICES, *SCALES, "sinks", *_SUMS)
+_READ = (*INDICES, *_SUMS, *SCALES, "k_cache", "v_cache", "sinks")
+# Those of which a problem says whether they are given, by its field.
+_GIVEN = {
+    **{name: name for name in (*INDICES[:3], "sinks")},
+    **{f"{name}s": name for name in SCALES},
+}
+_arrays, _options = attrgetter(*_ARRAYS), attrgetter(*CacheOptions._fields[:-2])
 
 
 class CacheKey(NamedTuple):
     """What of a call its plan depends on."""
 
-    shapes: tuple[tuple[int, ...], ...]
+    shapes: tuple[tuple[int, ...], ...]  # of _SHAPED
     table: tuple[int, ...]
     dtypes: tuple[str, str, str]  # of q, of the cache, of angles or ""
-    given: tuple[bool, ...]
+    given: tuple[bool, ...]  # of _GIVEN
     return_lse: bool
     is_paged: bool
     options: CacheOptions
     longest: int  # keys of a sequence that are declared; 0: none are
     longest_chunk: int = 0  # of chunks of several lengths, whose rows q has
     max_total_kv: int = 0
+
+    @staticmethod
+    def of(
+        tensors: Mapping[str, Any],
+        given: Mapping[str, Any],
+        options: CacheOptions,
+        return_lse: bool,
+        longest: int,
+        *of_ragged: int,
+    ) -> CacheKey:
+        """Of `tensors` with shapes and types, among all arrays of a call."""
+        table = given["block_table"]
+        angles = tensors.get("rotary_cos")
+        return CacheKey(
+            tuple([tensors[name].shape if name in tensors else () for name in _SHAPED]),
+            () if table is None else shape_of_table(table),
+            (
+                *(tensors["q"].dtype.name, tensors["k_cache"].dtype.name),
+                "" if angles is None else angles.dtype.name,
+            ),
+            tuple([given[name] is not None for name in _GIVEN.values()]),
+            return_lse,
+            table is not None,
+            options,
+            longest,
+            *of_ragged,
+        )
 
 
 class CacheCall:
@@ -133,38 +187,20 @@ class CacheCall:
         Of q, the caches, what is appended and angles; after `complete` of all operands.
     """
 
-    def __init__(
-        self,
-        arrays: CacheArrays,
-        options: CacheOptions,
-        return_lse: bool,
-        longest: int,
-        stream: int,
-        of_ragged: tuple[int, int] = (0, 0),
-    ) -> None:
-        """Read what callers give; `of_ragged` are the last of `CacheKey`."""
-        arrays.check_pairs()
-        if not options.are_plain:
-            options = options.read()
-        self._arrays = given = arrays._asdict()
-        self._stream = stream
-        labels = _RAGGED_LABELS if of_ragged[0] else {}
+    def __init__(self, asked: CacheArguments, longest: int, *of_ragged: int) -> None:
+        """Read what callers give; the numbers are the last ones of `CacheKey`."""
+        with_lse = scalars.boolean("return_softmax_lse", asked.return_softmax_lse)
+        self.stream = runtime.stream_handle(asked.stream)
+        self._arrays = given = asked.arrays
+        options = asked.options if asked.options.are_plain else asked.options.read()
+        labels = _RAGGED_LABELS if of_ragged else {}
         self.views: dict[str, View] = {
-            name: as_view(given[name], labels.get(name, name), stream)
+            name: as_view(given[name], labels.get(name, name), self.stream)
             for name in _TENSORS
             if given[name] is not None or name in _NEEDED
         }
-        q, table = self.views["q"], arrays.block_table
-        self.key = CacheKey(
-            tuple([self.views[name].shape if name in self.views else () for name in SHAPED]),
-            () if table is None else shape_of_table(table),
-            (
-                *(q.dtype.name, self.views["k_cache"].dtype.name),
-                self.views["rotary_cos"].dtype.name if "rotary_cos" in self.views else "",
-            ),
-            tuple([given[name] is not None for name in GIVEN]),
-            *(return_lse, table is not None, options, longest, *of_ragged),
-        )
+        with_lse = with_lse or asked.lse is not None
+        self.key = CacheKey.of(self.views, given, options, with_lse, longest, *of_ragged)
 
     @property
     def ordinal(self) -> int:
@@ -183,25 +219,21 @@ class CacheCall:
                 arrays[name] = private(arrays[name], specs[name].title if name in specs else name)
         for name in _READ:
             if arrays[name] is not None and name in specs:
-                spec = specs[name]
-                if spec.present and spec.host_check is not None:
-                    read = spec.host_check(arrays[name], spec.title, q.ordinal, self._stream)
-                    self.views[name] = read
+                self.read(name, arrays[name], specs)
         check_pages(self._arrays, problem)
 
+    def read(self, name: str, array: Any, specs: Specs) -> None:
+        """See an operand as a plan asks for it, if it does."""
+        spec = specs[name]
+        if spec.present and spec.host_check is not None:
+            ordinal = self.views["q"].ordinal
+            self.views[name] = spec.host_check(array, spec.title, ordinal, self.stream)
 
-_TENSORS = ("q", "k_cache", "v_cache", "k", "v", "rotary_cos", "rotary_sin")
-_NEEDED = ("q", "k_cache", "v_cache")
-_RAGGED_LABELS = {"k_cache": "k", "v_cache": "v"}
-SHAPED = ("q", "k_cache", "v_cache", "k", "rotary_cos")
-GIVEN = (
-    *("cache_seqlens", "cache_batch_idx", "cache_leftpad", "sinks"),
-    *("k_descale", "v_descale"),
-)
-_READ = (
-    *("cache_seqlens", "cache_batch_idx", "cache_leftpad", "block_table", "cu_seqlens_q"),
-    *("cu_seqlens_kv", "k_descale", "v_descale", "k_cache", "v_cache", "sinks"),
-)
+    def run(self, plan: Any, asked: CacheArguments) -> Any:
+        """The results of a plan for what was asked."""
+        inputs = tuple([self.views[name] for name in plan.input_names])
+        results = plan.execute(asked.q, inputs, (asked.out, asked.lse), "", self.stream)
+        return results if self.key.return_lse else results[0]
 
 
 def check_axes(key: CacheKey) -> None:
@@ -210,7 +242,7 @@ def check_axes(key: CacheKey) -> None:
     is_ragged = key.longest_chunk > 0
     axes = _AXES | {name: f"({layout.text(key.is_paged)})" for name, layout in layouts.items()}
     axes |= {"q": "(total_q, num_heads_q, head_dim)"} if is_ragged else {}
-    for name, shape in zip((*SHAPED, "block_table"), (*key.shapes, key.table), strict=True):
+    for name, shape in zip((*_SHAPED, "block_table"), (*key.shapes, key.table), strict=True):
         if shape and len(shape) != len(axes[name].split(",")):
             label = _RAGGED_LABELS.get(name, name) if is_ragged else name
             raise ValueError(f"{label} has shape {shape}; it must be {axes[name]}")
@@ -230,7 +262,7 @@ def problem_of(key: CacheKey, fp8: str = BYTES, copies: str = "") -> DecodeProbl
     if k and k[1] == 0:
         raise ValueError(f"k has shape {k}; it must have at least one row a sequence, or be None")
     capacity = k_cache["seq"] * (table[1] if is_paged else 1)
-    named: dict[str, Any] = dict(zip(_GIVEN_FIELDS, given, strict=True))
+    named: dict[str, Any] = dict(zip(_GIVEN, given, strict=True))
     named |= {name: x for name, x in options._asdict().items() if x is not None}
     named |= {
         **{"seqlen_kv": capacity, "num_heads_q": heads, "num_heads_kv": k_cache["head"]},
@@ -253,10 +285,6 @@ def problem_of(key: CacheKey, fp8: str = BYTES, copies: str = "") -> DecodeProbl
     if problem.seqlen_q <= MOST_QUERIES:
         return problem
     return PrefillProblem.of(problem, longest, copies)
-
-
-# Fields of problems that say whether those of GIVEN are.
-_GIVEN_FIELDS = (*GIVEN[:-2], "k_descales", "v_descales")
 
 
 def declared(name: str, most: int | None) -> int:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 from amdattn.arrays.buffers import View
 from amdattn.device import manifest
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
 from amdattn.op.plan import Operand
-from amdattn.op.signatures import rest_as
 from amdattn.op.spec import OperandSpec, Specs
 from amdattn.ops.attention.alignment import misalignment
 from amdattn.ops.attention.select import ATTENTION
@@ -22,9 +20,6 @@ from amdattn.ops.cache_attention.decode_plan import CachePlan, DecodePlan
 from amdattn.ops.cache_attention.indices import IndexCheck
 from amdattn.ops.cache_attention.operands import in_order, operands
 from amdattn.ops.cache_attention.prefill_plan import PrefillPlan
-
-if TYPE_CHECKING:
-    pass
 
 _PREFIX = ("k_prefix", "v_prefix")
 
@@ -120,23 +115,3 @@ class CascadePlan(CachePlan[CascadeProblem]):
         """Attention over the cache alone, which knows what it asks of operands."""
         kind = PrefillPlan if self.problem.is_chunked else DecodePlan
         return kind.of(own_plan(self.problem.own, self.props, manifest.kernels()))
-
-    @rest_as(DecodePlan.run)
-    def run(
-        self,
-        *arrays: Any,
-        k_prefix: Any = None,
-        v_prefix: Any = None,
-        prefix_table: Any = None,
-        **options: Any,
-    ) -> Any:
-        """Run the plan on arrays of its shapes; parameters and results as `cascade_attention`.
-
-        Parameters
-        ----------
-        workspace : device array, optional
-            Of `new_workspace`, as `GemmPlan.run` takes it. While a graph is captured it must be
-            given.
-        """
-        prefix = {"k_prefix": k_prefix, "v_prefix": v_prefix, "prefix_table": prefix_table}
-        return self._run_on_all(arrays, prefix | options)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 from amdattn.arrays.buffers import View
 from amdattn.device.manifest import KernelSpec
-from amdattn.dtypes import as_dtype
 from amdattn.op.plan import Operand
-from amdattn.op.signatures import rest_as
 from amdattn.op.spec import OperandSpec
 from amdattn.ops.attention.alignment import wrong_for_blocks
 from amdattn.ops.attention.select import ATTENTION
@@ -18,10 +15,6 @@ from amdattn.ops.cache_attention.decode_plan import DecodePlan
 from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
 from amdattn.scalars import INT32_MAX
 
-if TYPE_CHECKING:
-    pass
-
-_INT32 = as_dtype("int32")
 _CACHES = ("k_cache", "v_cache")
 
 
@@ -131,23 +124,3 @@ class PrefillPlan(DecodePlan):
     @functools.cached_property
     def _forward(self) -> KernelSpec:
         return next(one.kernel for one in self.launches if one.kernel.op == ATTENTION)
-
-    # -- runs ------------------------------------------------------------------------------------
-
-    @rest_as(DecodePlan.run)
-    def run(
-        self, *arrays: Any, cu_seqlens_q: Any = None, cu_seqlens_k: Any = None, **options: Any
-    ) -> Any:
-        """Run the plan on arrays of its shapes; parameters, results as `flash_attn_with_kvcache`.
-
-        Parameters
-        ----------
-        cu_seqlens_q, cu_seqlens_k : array
-            As `flash_attn_varlen_func` takes them, for a plan with `total_q`; `cu_seqlens_k` for
-            one without `cache_seqlens`, which are what it calls seqused_k.
-        workspace : device array, optional
-            Of `new_workspace`, as `GemmPlan.run` takes it. While a graph is captured it must be
-            given.
-        """
-        sums = {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_kv": cu_seqlens_k}
-        return self._run_on_all(arrays, sums | options)
