@@ -13,11 +13,11 @@ from amdattn import scalars
 from amdattn.errors import UnsupportedProblem
 from amdattn.jax.arguments import as_arrays, is_at_hand, private
 from amdattn.jax.differentiation import apply, check, differentiable
-from amdattn.ops.attention.call import refuse
+from amdattn.op.signatures import rest_as
+from amdattn.ops.attention import dense, varlen
 from amdattn.ops.attention.lengths import check_sums
-from amdattn.ops.attention.options import Options
+from amdattn.ops.attention.options import Arguments, Options, refuse
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, attention_problem, axis_order
-from amdattn.ops.attention.varlen import longest_of
 
 # Options are read before they are static arguments: what is equal is the same then, and what is
 # none is refused by its name.
@@ -25,26 +25,15 @@ _OF_ALL = ("options", "return_lse", "implementation_backward")
 
 
 @differentiable
+@rest_as(dense.flash_attn_func, "out", "lse", "stream")
 def flash_attn_func(
     q: Any,
     k: Any,
     v: Any,
-    dropout_p: float = 0.0,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
-    softcap: float = 0.0,
-    alibi_slopes: None = None,
-    deterministic: bool = False,
-    return_attn_probs: bool = False,
-    *,
-    return_lse: bool = False,
-    sinks: Any = None,
-    top_left: bool = False,
-    round_mode: str = "rtne",
-    num_splits: int = 0,
+    *rest: Any,
     layout: str = "bshd",
     implementation_backward: str | None = None,
+    **options: Any,
 ) -> Any:
     """`amdattn.flash_attn_func` in JAX; parameters and results as there.
 
@@ -56,22 +45,15 @@ def flash_attn_func(
         None: gradients by kernels, as `amdattn.flash_attn_backward`, of q, k, v, out and lse.
         "xla": that of the same computation in float32, by XLA, from q, k and v.
     """
-    refuse("alibi_slopes", alibi_slopes)
-    for name, value in (("deterministic", deterministic), ("return_attn_probs", return_attn_probs)):
-        scalars.boolean(name, value)
-    options = Options(
-        softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
-    )
+    asked = Arguments(*rest, **options).read_flags()
     results = _dense(
-        *as_arrays(q=q, k=k, v=v, sinks=sinks),
-        options=options.read(),
-        return_lse=scalars.boolean("return_lse", return_lse) or return_attn_probs,
+        *as_arrays(q=q, k=k, v=v, sinks=asked.sinks),
+        options=asked.options.read(),
+        return_lse=asked.with_lse,
         layout=scalars.word("layout", layout),
         implementation_backward=check(implementation_backward),
     )
-    if return_attn_probs:
-        return (*results, None)
-    return results
+    return (*results, None) if asked.return_attn_probs else results
 
 
 @functools.partial(jax.jit, static_argnames=("layout", *_OF_ALL))
@@ -109,6 +91,7 @@ def _dense(
 
 
 @differentiable
+@rest_as(varlen.flash_attn_varlen_func, *varlen.OF_PAGES, "out", "lse", "stream")
 def flash_attn_varlen_func(
     q: Any,
     k: Any,
@@ -117,22 +100,10 @@ def flash_attn_varlen_func(
     cu_seqlens_k: Any,
     max_seqlen_q: int,
     max_seqlen_k: int,
-    dropout_p: float = 0.0,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
-    softcap: float = 0.0,
-    alibi_slopes: None = None,
-    deterministic: bool = False,
-    return_attn_probs: bool = False,
+    *rest: Any,
     block_table: None = None,
-    *,
-    return_lse: bool = False,
-    sinks: Any = None,
-    top_left: bool = False,
-    round_mode: str = "rtne",
-    num_splits: int = 0,
     implementation_backward: str | None = None,
+    **options: Any,
 ) -> Any:
     """`amdattn.flash_attn_varlen_func` in JAX; parameters and results as there.
 
@@ -147,24 +118,19 @@ def flash_attn_varlen_func(
         See `flash_attn_func`.
     """
     refuse("block_table", block_table)
-    refuse("alibi_slopes", alibi_slopes)
-    for name, value in (("deterministic", deterministic), ("return_attn_probs", return_attn_probs)):
-        scalars.boolean(name, value)
-    options = Options(
-        softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
-    )
+    asked = Arguments(*rest, **options).read_flags()
     arrays = as_arrays(
         q=q,
         k=k,
         v=v,
-        sinks=sinks,
+        sinks=asked.sinks,
         cu_seqlens_q=private(cu_seqlens_q),
         cu_seqlens_k=private(cu_seqlens_k),
     )
     *_, cu_seqlens_q, cu_seqlens_k = arrays
     longest = (
-        longest_of("max_seqlen_q", max_seqlen_q),
-        longest_of("max_seqlen_k", max_seqlen_k),
+        varlen.longest_of("max_seqlen_q", max_seqlen_q),
+        varlen.longest_of("max_seqlen_k", max_seqlen_k),
     )
     for name, sums, rows, most in (
         ("cu_seqlens_q", cu_seqlens_q, q, longest[0]),
@@ -175,13 +141,11 @@ def flash_attn_varlen_func(
     results = _varlen(
         *arrays,
         longest=longest,
-        options=options.read(),
-        return_lse=scalars.boolean("return_lse", return_lse) or return_attn_probs,
+        options=asked.options.read(),
+        return_lse=asked.with_lse,
         implementation_backward=check(implementation_backward),
     )
-    if return_attn_probs:
-        return (*results, None)
-    return results
+    return (*results, None) if asked.return_attn_probs else results
 
 
 @functools.partial(jax.jit, static_argnames=("longest", *_OF_ALL))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from amdattn import scalars
+from amdattn.errors import UnsupportedProblem
 
 # Values that are equal, with equal types, only to what is the same: an array is equal to itself,
 # whatever it holds.
@@ -18,6 +20,12 @@ READ: Mapping[str, Callable[[str, object], Any]] = {
     **dict.fromkeys(("round_mode", "kv_layout"), scalars.word),
     **{"window_size": scalars.window, "num_splits": scalars.integer},
 }
+
+
+def refuse(argument: str, value: object) -> None:
+    """Raise if an argument is given for which there is nothing."""
+    if value is not None:
+        raise UnsupportedProblem(f"{argument} is not built (have None)")
 
 
 def is_window(window: object) -> bool:
@@ -45,3 +53,49 @@ class Options(NamedTuple):
     def read(self) -> Options:
         """The same as values of Python; TypeError for what is none."""
         return Options(*[READ[name](name, x) for name, x in self._asdict().items()])
+
+
+_options = attrgetter(*Options._fields)
+
+
+class Arguments(NamedTuple):
+    """What a caller gives besides q, k and v, as `flash_attn_func` takes it."""
+
+    dropout_p: float = 0.0
+    softmax_scale: float | None = None
+    causal: bool = False
+    window_size: tuple[int, int] = (-1, -1)
+    softcap: float = 0.0
+    alibi_slopes: None = None
+    deterministic: bool = False
+    return_attn_probs: bool = False
+    return_lse: bool = False
+    sinks: Any = None
+    top_left: bool = False
+    round_mode: str = "rtne"
+    num_splits: int = 0
+    out: Any = None
+    lse: Any = None
+    stream: Any = None
+
+    @property
+    def options(self) -> Options:
+        """What decides what is computed."""
+        return Options(*_options(self))
+
+    @property
+    def with_lse(self) -> bool:
+        """Whether it is asked for, in any way."""
+        return self.return_lse or self.return_attn_probs or self.lse is not None
+
+    def read_flags(self) -> Arguments:
+        """With flags of Python, if nothing is asked for that there is not."""
+        if self.alibi_slopes is not None:
+            refuse("alibi_slopes", self.alibi_slopes)
+        flags = self.deterministic, self.return_lse, self.return_attn_probs
+        if type(flags[0]) is type(flags[1]) is type(flags[2]) is bool:
+            return self
+        names = ("deterministic", "return_lse", "return_attn_probs")
+        return self._replace(
+            **{name: scalars.boolean(name, x) for name, x in zip(names, flags, strict=True)}
+        )

@@ -6,8 +6,7 @@ from typing import Any
 
 from amdattn.arrays.interchange import as_view
 from amdattn.device import runtime
-from amdattn.ops.attention.call import refuse
-from amdattn.ops.attention.options import Options
+from amdattn.ops.attention.options import Options, refuse
 from amdattn.ops.attention_backward.call import Gradients, run
 
 

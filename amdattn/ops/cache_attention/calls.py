@@ -14,8 +14,7 @@ from amdattn.device import runtime
 from amdattn.op.indices import private
 from amdattn.op.operands import check_placement
 from amdattn.op.spec import Specs
-from amdattn.ops.attention.call import refuse
-from amdattn.ops.attention.options import READ
+from amdattn.ops.attention.options import READ, refuse
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
 from amdattn.ops.cache_attention.indices import COUNTED, check_pages
 from amdattn.ops.cache_attention.kernels import MOST_QUERIES
