@@ -221,17 +221,7 @@ def supports(*, device: DeviceProps | str) -> tuple[select.Member, ...]: ...
 
 
 @overload
-def supports(
-    batch: int,
-    seqlen_q: int,
-    seqlen_kv: int,
-    num_heads_q: int,
-    num_heads_kv: int,
-    head_dim: int,
-    *,
-    device: DeviceProps | str,
-    **options: Any,
-) -> Support: ...
+def supports(*sizes: int, device: DeviceProps | str, **options: Any) -> Support: ...
 
 
 def supports(*sizes: int, device: DeviceProps | str, **options: Any) -> Any:

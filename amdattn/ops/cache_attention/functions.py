@@ -46,11 +46,13 @@ def flash_attn_with_kvcache(
 ) -> Any:
     """Attention of queries of every sequence over a cache, to which keys may be appended.
 
-    Names, order and meaning of the positional parameters are flash-attn's. Of up to 16 queries a
-    sequence one launch appends, turns and attends; of more (chunks of prompts) one appends, turns
-    and copies pages to rows, and others attend. The lengths are read on the device. With int32
-    arrays in device memory a step plans and waits for nothing; results that are not given and
-    scratch memory are of the cache.
+    Names, order and meaning of the positional parameters are flash-attn's. What is not listed here,
+    and errors, are as of `flash_attn_func`.
+
+    Of up to 16 queries a sequence one launch appends, turns and attends; of more (chunks of
+    prompts) one appends, turns and copies pages to rows, and others attend. The lengths are read on
+    the device. With int32 arrays in device memory a step plans and waits for nothing; results that
+    are not given and scratch memory are of the cache.
 
     Parameters
     ----------
@@ -81,25 +83,19 @@ def flash_attn_with_kvcache(
         Position p of sequence b lies in page ``block_table[b, p // page_size]``. Entries of which
         no query sees a key are not looked at; several may name one page. In device memory what no
         page is, such as -1, is not written to, and queries that see a key of it are NaN.
-    softmax_scale : float, optional
-        Defaults to ``1 / sqrt(head_dim)``.
     causal : bool
         Query i sees keys up to ``i + L - seqlen_q`` of the L that there are, appended ones among
         them: the last query all.
     window_size : (int or None, int or None)
         Query i sees `left` keys before and `right` behind that one; -1 or None: all.
-    softcap : float
-        A score s counts as ``softcap * tanh(s / softcap)``; 0: as s.
     rotary_interleaved : bool
         Pairs are channels 2i and 2i + 1; else i and i + rotary_dim / 2.
-    alibi_slopes
-        Must be None.
     num_splits : int
         0: workgroups share the keys of all sequences evenly, by their true lengths. More: every
         tile of queries in as many parts, so that a sequence's result does not depend on the others
         of the call. 1: in one.
     return_softmax_lse : bool
-        Return ``(out, lse)``.
+        Return ``(out, lse)``, as with `lse`.
     kv_layout : {"NHD", "packed", "shuffled"}
         How pages lie. "packed", as vLLM's: k_cache (num_pages, num_heads_kv, head_dim / x,
         page_size, x), x elements being 16 bytes, and v_cache (num_pages, num_heads_kv, head_dim_v,
@@ -113,12 +109,6 @@ def flash_attn_with_kvcache(
     max_seqlen_k : int, optional
         No sequence has more keys, those of k among them: what memory for copies of pages is for,
         which more than 16 queries need. None: as many as the cache has room for.
-    sinks : array, float32, (num_heads_q,), optional
-        A score of every head of a key without a value, as `flash_attn_func` takes it.
-    out, lse : array, optional
-        Written instead of new arrays; `lse` implies `return_softmax_lse`.
-    stream : hipStream_t, optional
-        An int or a hip-python stream; defaults to the default stream.
 
     Returns
     -------
@@ -126,15 +116,6 @@ def flash_attn_with_kvcache(
         Rows that see no key are 0.
     lse : array, float32, (batch, num_heads_q, seqlen_q)
         Natural log of the sum of exponentials, the sink's among them; -inf where nothing is seen.
-
-    Raises
-    ------
-    UnsupportedProblem
-        (a NotImplementedError and ValueError) No kernel does this; the message says what there is.
-    ValueError, TypeError, BufferError
-        Malformed input. Nothing was launched.
-    UnsupportedDeviceError, HipError
-        The device is of another architecture; a HIP call failed.
     """
     return _call(
         CacheArguments(
