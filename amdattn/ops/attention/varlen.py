@@ -11,7 +11,7 @@ from amdattn.device import runtime
 from amdattn.op.signatures import rest_as
 from amdattn.ops.attention.call import run
 from amdattn.ops.attention.dense import parts
-from amdattn.ops.attention.lengths import lengths_view
+from amdattn.ops.attention.lengths import SumsOfLengths
 from amdattn.ops.attention.options import Arguments
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, operand_axes
 from amdattn.ops.cache_attention.calls import CacheArguments
@@ -172,12 +172,8 @@ def sums_of_lengths(
 ) -> tuple[View, View]:
     """Those of the rows of q and of k, as int32 views."""
     q, k, v = views
-    axes = operand_axes(q.shape, k.shape, v.shape, VARLEN_LAYOUT)
-    totals = [lengths["seq"] for lengths in axes]
-    seen = [
-        lengths_view(given, name, total, most, q.ordinal, stream)
-        for given, name, total, most in zip(
-            sums, ("cu_seqlens_q", "cu_seqlens_k"), totals, longest, strict=False
-        )
-    ]
-    return seen[0], seen[1]
+    of_q, of_k, _ = operand_axes(q.shape, k.shape, v.shape, VARLEN_LAYOUT)
+    return (
+        SumsOfLengths(of_q["seq"], longest[0])(sums[0], "cu_seqlens_q", q.ordinal, stream),
+        SumsOfLengths(of_k["seq"], longest[1])(sums[1], "cu_seqlens_k", q.ordinal, stream),
+    )

@@ -19,7 +19,7 @@ from amdattn.ops.cache_attention.cascade_problem import CascadeProblem
 from amdattn.ops.cache_attention.decode_plan import CachePlan, DecodePlan
 from amdattn.ops.cache_attention.indices import IndexCheck
 from amdattn.ops.cache_attention.operands import in_order, operands
-from amdattn.ops.cache_attention.prefill_plan import PrefillPlan
+from amdattn.ops.cache_attention.prefill_plan import PrefillPlan, apart
 
 _PREFIX = ("k_prefix", "v_prefix")
 
@@ -69,14 +69,9 @@ class CascadePlan(CachePlan[CascadeProblem]):
             return wrong.replace(" unless the plan gathers its rows (gather)", "")
         if wrong := self.own.misfit(spec, operand):
             return wrong
-        own, strides = self.problem.own, operand.strides
+        own = self.problem.own
         if spec.name == "q" and not self._copies_queries and own.batch > 1 < own.seqlen_q:
-            whole = own.seqlen_q * strides["seq"]
-            if strides["batch"] != whole:
-                return (
-                    f"batch stride {strides['batch']}, which must be {whole}, seqlen_q times the "
-                    "seq stride unless the plan copies queries (copies)"
-                )
+            return apart(operand.strides, own.seqlen_q, True)
         return ""
 
     @functools.cached_property

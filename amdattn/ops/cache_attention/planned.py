@@ -12,6 +12,7 @@ from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
 from amdattn.op.choices import fastest
 from amdattn.op.mismatch import Support, all_allowed
 from amdattn.op.signatures import rest_as
+from amdattn.ops.attention.dense import plan_attention
 from amdattn.ops.cache_attention import cascade_planning, decode_planning, prefill_planning
 from amdattn.ops.cache_attention.calls import CacheKey, problem_of
 from amdattn.ops.cache_attention.cascade_plan import CascadePlan
@@ -51,17 +52,8 @@ def planned_for(
     return planned(CascadeProblem(own, *of_prefix, key.return_lse, of_q), props)
 
 
-def plan_decode(
-    batch: int,
-    seqlen_q: int,
-    seqlen_kv: int,
-    num_heads_q: int,
-    num_heads_kv: int,
-    head_dim: int,
-    *,
-    device: DeviceProps | str,
-    **options: Any,
-) -> DecodePlan:
+@rest_as(plan_attention)
+def plan_decode(*sizes: Any, device: DeviceProps | str, **options: Any) -> DecodePlan:
     """Plan a call of `flash_attn_with_kvcache`. No device is queried or bound.
 
     Parameters
@@ -77,7 +69,6 @@ def plan_decode(
     ------
     UnsupportedProblem, UnsupportedDeviceError, ValueError, TypeError
     """
-    sizes = batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim
     plan: DecodePlan = planned(DecodeProblem(*sizes, **options), as_device_props(device))
     return plan
 

@@ -18,6 +18,18 @@ from amdattn.scalars import INT32_MAX
 _CACHES = ("k_cache", "v_cache")
 
 
+def apart(strides: Mapping[str, int], seqlen_q: int, is_query: bool) -> str:
+    """Why rows of all sequences are not as far from each other as those of one, or ""."""
+    whole = seqlen_q * strides["seq"]
+    if strides["batch"] == whole:
+        return ""
+    unless = " unless the plan copies queries (copies)" * is_query
+    return (
+        f"batch stride {strides['batch']}, which must be {whole}, seqlen_q times the seq "
+        f"stride{unless}"
+    )
+
+
 class PrefillPlan(DecodePlan):
     """A plan that can be run. Made by `plan_prefill`; see `Plan` for what it holds."""
 
@@ -32,13 +44,7 @@ class PrefillPlan(DecodePlan):
             return self._unread(strides, spec.shape[-1])
         of_rows = spec.name == "out" or (spec.name == "q" and not p.copies_queries)
         if of_rows and not p.is_ragged and p.batch > 1 < p.seqlen_q:
-            whole = p.seqlen_q * strides["seq"]
-            if strides["batch"] != whole:
-                unless = " unless the plan copies queries (copies)" * (spec.name == "q")
-                return (
-                    f"batch stride {strides['batch']}, which must be {whole}, seqlen_q times the "
-                    f"seq stride{unless}"
-                )
+            return apart(strides, p.seqlen_q, spec.name == "q")
         return ""
 
     def admit(
