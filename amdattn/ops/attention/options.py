@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Mapping
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 from amdattn import scalars
 from amdattn.errors import UnsupportedProblem
@@ -12,14 +14,33 @@ from amdattn.errors import UnsupportedProblem
 # Values that are equal, with equal types, only to what is the same: an array is equal to itself,
 # whatever it holds.
 _IMMUTABLE = frozenset({int, float, bool, str, tuple, type(None)})
-# How each option of attention is read, also over a cache.
-READ: Mapping[str, Callable[[str, object], Any]] = {
-    **dict.fromkeys(("softmax_scale", "k_descale", "v_descale"), scalars.optional_number),
-    **dict.fromkeys(("causal", "top_left", "rotary_interleaved"), scalars.boolean),
-    **dict.fromkeys(("softcap", "dropout_p"), scalars.number),
-    **dict.fromkeys(("round_mode", "kv_layout"), scalars.word),
-    **{"window_size": scalars.window, "num_splits": scalars.integer},
+# Of fields of such types: how values are read, and the types of those that are right already.
+_BY_TYPE: Mapping[object, tuple[Callable[[str, object], Any], tuple[type, ...]]] = {
+    bool: (scalars.boolean, (bool,)),
+    int: (scalars.integer, (int,)),
+    float: (scalars.number, (int, float)),
+    float | None: (scalars.optional_number, (int, float, type(None))),
+    str: (scalars.word, (str,)),
+    tuple[int, int]: (scalars.window, (tuple,)),
 }
+
+
+@functools.cache
+def _readers(record: type) -> Mapping[str, Callable[[str, object], Any]]:
+    return {name: _BY_TYPE[kind][0] for name, kind in get_type_hints(record).items()}
+
+
+def plain_types(record: type) -> frozenset[tuple[type, ...]]:
+    """Types that the fields of a record of options may have together."""
+    kinds = get_type_hints(record).values()
+    return frozenset(itertools.product(*(_BY_TYPE[kind][1] for kind in kinds)))
+
+
+def read(options: Any) -> dict[str, Any]:
+    """A record of options as values of Python, by name; TypeError for what is none."""
+    record: type = type(options)
+    readers = _readers(record)
+    return {name: readers[name](name, value) for name, value in options._asdict().items()}
 
 
 def refuse(argument: str, value: object) -> None:
@@ -52,7 +73,7 @@ class Options(NamedTuple):
 
     def read(self) -> Options:
         """The same as values of Python; TypeError for what is none."""
-        return Options(*[READ[name](name, x) for name, x in self._asdict().items()])
+        return Options(**read(self))
 
 
 _options = attrgetter(*Options._fields)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from amdattn.device import runtime
 from amdattn.op.indices import private
 from amdattn.op.operands import check_placement
 from amdattn.op.spec import Specs
-from amdattn.ops.attention.options import READ, refuse
+from amdattn.ops.attention.options import is_window, plain_types, read, refuse
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
 from amdattn.ops.cache_attention.indices import COUNTED, check_pages
 from amdattn.ops.cache_attention.kernels import MOST_QUERIES
@@ -28,13 +27,6 @@ _AXES = {
     "rotary_cos": "(positions, rotary_dim / 2)",
     "block_table": "(batch, pages of a sequence)",
 }
-# Types of options in their order: plans are looked up by values, of which True is equal to 1.
-_NUMBER, _OR_NONE = (int, float), (int, float, type(None))
-_PLAIN = frozenset(
-    itertools.product(
-        *(_OR_NONE, (bool,), (tuple,), _NUMBER, (bool,), (int,), (str,), _OR_NONE, _OR_NONE)
-    )
-)
 
 
 class CacheOptions(NamedTuple):
@@ -53,14 +45,15 @@ class CacheOptions(NamedTuple):
     @property
     def are_plain(self) -> bool:
         """Whether a call may be looked up by these values."""
-        window = self.window_size
-        return (*map(type, self),) in _PLAIN and (
-            len(window) == 2 and type(window[0]) is type(window[1]) is int
-        )
+        return (*map(type, self),) in _PLAIN and is_window(self.window_size)
 
     def read(self) -> CacheOptions:
         """The same as values of Python; TypeError for what is none."""
-        return CacheOptions(*[READ[name](name, x) for name, x in self._asdict().items()])
+        return CacheOptions(**read(self))
+
+
+# Plans are looked up by values, of which True is equal to 1.
+_PLAIN = plain_types(CacheOptions)
 
 
 class CacheArguments(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Any
 
 from amdattn.errors import UnsupportedProblem
 from amdattn.ops.attention import empty
-from amdattn.ops.attention.options import Arguments
+from amdattn.ops.attention.options import Arguments, Options
 from amdattn.ops.attention.problem import VARLEN_LAYOUT
 from amdattn.ops.cache_attention.calls import CacheArguments, CacheCall, check_axes, declared
 from amdattn.ops.cache_attention.planned import planned_for
@@ -28,8 +28,8 @@ def attend_pages(
         )
     asked = asked.read_flags()
     named = asked.options.read()._asdict()
-    for name, have in (("round_mode", "rtne"), ("top_left", False), ("dropout_p", 0.0)):
-        if (value := named.pop(name)) != have:
+    for name, have in Options._field_defaults.items():
+        if name not in CacheArguments._fields and (value := named.pop(name)) != have:
             raise UnsupportedProblem(f"{name}={value} with block_table is not built (have {have})")
     named |= {name: getattr(asked, name) for name in ("sinks", "out", "lse", "stream")}
     over = over._replace(return_softmax_lse=asked.with_lse, **named)
