@@ -190,10 +190,7 @@ class DecodeProblem(AttentionFacts):
 
     # What chunks of queries may have otherwise.
 
-    @property
-    def total_q(self) -> int:
-        """Rows of chunks of several lengths; 0: all have `seqlen_q`."""
-        return 0
+    total_q = 0  # rows of chunks of several lengths; 0: all have `seqlen_q`
 
     @property
     def max_seqlen_kv(self) -> int:
