@@ -11,7 +11,7 @@ from amdattn.device import runtime
 from amdattn.op.colocation import view_colocated
 from amdattn.op.zero_operands import one_zero_row
 from amdattn.ops.attention import empty
-from amdattn.ops.attention.options import Arguments, is_window
+from amdattn.ops.attention.options import Arguments, is_window, options_of, read
 from amdattn.ops.attention.plans import planned_for
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, operand_axes
 
@@ -36,8 +36,12 @@ def run(
     lengths, longest
         Of sequences of several lengths: sums of their lengths as int32 views, and the greatest.
     """
-    asked = asked.read_flags()
-    options, with_lse = asked.options, asked.with_lse
+    flags = asked.deterministic, asked.return_lse, asked.return_attn_probs
+    if asked.alibi_slopes is not None or not (
+        type(flags[0]) is type(flags[1]) is type(flags[2]) is bool
+    ):
+        asked = asked.read_flags()
+    options, with_lse = options_of(asked), asked.with_lse
     q, k, v = views
     inputs = views
     if asked.sinks is not None:
@@ -48,15 +52,15 @@ def run(
     of_arrays = layout, q.dtype.name, with_lse, asked.sinks is not None
     batch = lengths[0].shape[0] - 1 if lengths else 0
     try:
-        if not is_window(options.window_size):  # of which a look-up tells no types
+        if not is_window(asked.window_size):  # of which a look-up tells no types
             raise TypeError
         plan = planned_for(
             ordinal, "", q.shape, k.shape, v.shape, *of_arrays, batch, longest, *options
         )
     except (TypeError, ValueError):
-        if type(layout) is not str or not options.are_plain:
+        if type(layout) is not str or not asked.options.are_plain:
             layout = scalars.word("layout", layout)
-            asked = asked._replace(**options.read()._asdict())
+            asked = asked._replace(**read(asked.options))
         elif layout == VARLEN_LAYOUT and q.shape[0] and batch and 0 in k.shape:
             views = q, one_zero_row(k), one_zero_row(v)  # which are of no sequence
         elif 0 in q.shape or 0 in k.shape or (lengths and batch == 0):

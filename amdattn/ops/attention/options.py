@@ -76,7 +76,7 @@ class Options(NamedTuple):
         return Options(**read(self))
 
 
-_options = attrgetter(*Options._fields)
+options_of = attrgetter(*Options._fields)  # those among the arguments of a call
 
 
 class Arguments(NamedTuple):
@@ -102,7 +102,7 @@ class Arguments(NamedTuple):
     @property
     def options(self) -> Options:
         """What decides what is computed."""
-        return Options(*_options(self))
+        return Options(*options_of(self))
 
     @property
     def with_lse(self) -> bool:
@@ -111,12 +111,7 @@ class Arguments(NamedTuple):
 
     def read_flags(self) -> Arguments:
         """With flags of Python, if nothing is asked for that there is not."""
-        if self.alibi_slopes is not None:
-            refuse("alibi_slopes", self.alibi_slopes)
-        flags = self.deterministic, self.return_lse, self.return_attn_probs
-        if type(flags[0]) is type(flags[1]) is type(flags[2]) is bool:
-            return self
+        refuse("alibi_slopes", self.alibi_slopes)
         names = ("deterministic", "return_lse", "return_attn_probs")
-        return self._replace(
-            **{name: scalars.boolean(name, x) for name, x in zip(names, flags, strict=True)}
-        )
+        flags: dict[str, Any] = {name: scalars.boolean(name, getattr(self, name)) for name in names}
+        return self._replace(**flags)

@@ -92,17 +92,18 @@ class CacheArguments(NamedTuple):
     @property
     def options(self) -> CacheOptions:
         """What are no arrays."""
-        numbers = [None if hasattr(x, "shape") else x for x in (self.k_descale, self.v_descale)]
+        k, v = self.k_descale, self.v_descale
+        numbers = [None if hasattr(k, "shape") else k, None if hasattr(v, "shape") else v]
         return CacheOptions(*_options(self), *numbers)
 
     @property
     def arrays(self) -> dict[str, Any]:
         """Those by name, None where none is given; what comes in pairs does."""
-        if self.alibi_slopes is not None:
-            refuse("alibi_slopes", self.alibi_slopes)
+        refuse("alibi_slopes", self.alibi_slopes)
         found = dict(zip(_ARRAYS, _arrays(self), strict=True))
         for name in SCALES:
-            found[name] = found[name] if hasattr(found[name], "shape") else None
+            if found[name] is not None and not hasattr(found[name], "shape"):
+                found[name] = None  # a number
         for given, missing in _PAIRS:
             if found[given] is not None and found[missing] is None:
                 raise ValueError(f"{given} was given, but {missing}=None; both must be, or neither")
@@ -184,7 +185,9 @@ class CacheCall:
         with_lse = scalars.boolean("return_softmax_lse", asked.return_softmax_lse)
         self.stream = runtime.stream_handle(asked.stream)
         self._arrays = given = asked.arrays
-        options = asked.options if asked.options.are_plain else asked.options.read()
+        options = asked.options
+        if not options.are_plain:
+            options = options.read()
         labels = _RAGGED_LABELS if of_ragged else {}
         self.views: dict[str, View] = {
             name: as_view(given[name], labels.get(name, name), self.stream)
@@ -211,15 +214,11 @@ class CacheCall:
                 arrays[name] = private(arrays[name], specs[name].title if name in specs else name)
         for name in _READ:
             if arrays[name] is not None and name in specs:
-                self.read(name, arrays[name], specs)
+                spec = specs[name]
+                if spec.present and spec.host_check is not None:
+                    read = spec.host_check(arrays[name], spec.title, q.ordinal, self.stream)
+                    self.views[name] = read
         check_pages(self._arrays, problem)
-
-    def read(self, name: str, array: Any, specs: Specs) -> None:
-        """See an operand as a plan asks for it, if it does."""
-        spec = specs[name]
-        if spec.present and spec.host_check is not None:
-            ordinal = self.views["q"].ordinal
-            self.views[name] = spec.host_check(array, spec.title, ordinal, self.stream)
 
     def run(self, plan: Any, asked: CacheArguments) -> Any:
         """The results of a plan for what was asked."""

@@ -234,5 +234,6 @@ def _call(asked: CacheArguments, prefix: Prefix | None = None) -> Any:
         plan = planned_for(call.ordinal, call.key, of_prefix, copies)
     call.complete(plan.specs(), plan.problem.own)
     if prefix is not None and prefix.table is not None:
-        call.read("prefix_table", prefix.table, plan.specs())
+        read, on = plan.specs()["prefix_table"].host_check, call.views["q"].ordinal
+        call.views["prefix_table"] = read(prefix.table, "prefix_table", on, call.stream)
     return call.run(plan, asked)
