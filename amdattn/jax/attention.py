@@ -13,38 +13,23 @@ from amdattn import scalars
 from amdattn.errors import UnsupportedProblem
 from amdattn.jax.arguments import as_arrays, is_at_hand, private
 from amdattn.jax.differentiation import apply, check, differentiable
-from amdattn.ops.attention.call import refuse
+from amdattn.op.signatures import rest_as
+from amdattn.ops.attention import dense, varlen
 from amdattn.ops.attention.lengths import check_sums
-from amdattn.ops.attention.options import Options
+from amdattn.ops.attention.options import Arguments, Options, refuse
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, attention_problem, axis_order
-from amdattn.ops.attention.varlen import longest_of
-
-# Options are read before they are static arguments: what is equal is the same then, and what is
-# none is refused by its name.
-_OF_ALL = ("options", "return_lse", "implementation_backward")
 
 
 @differentiable
+@rest_as(dense.flash_attn_func, "out", "lse", "stream")
 def flash_attn_func(
     q: Any,
     k: Any,
     v: Any,
-    dropout_p: float = 0.0,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
-    softcap: float = 0.0,
-    alibi_slopes: None = None,
-    deterministic: bool = False,
-    return_attn_probs: bool = False,
-    *,
-    return_lse: bool = False,
-    sinks: Any = None,
-    top_left: bool = False,
-    round_mode: str = "rtne",
-    num_splits: int = 0,
+    *rest: Any,
     layout: str = "bshd",
     implementation_backward: str | None = None,
+    **options: Any,
 ) -> Any:
     """`amdattn.flash_attn_func` in JAX; parameters and results as there.
 
@@ -56,59 +41,13 @@ def flash_attn_func(
         None: gradients by kernels, as `amdattn.flash_attn_backward`, of q, k, v, out and lse.
         "xla": that of the same computation in float32, by XLA, from q, k and v.
     """
-    refuse("alibi_slopes", alibi_slopes)
-    for name, value in (("deterministic", deterministic), ("return_attn_probs", return_attn_probs)):
-        scalars.boolean(name, value)
-    options = Options(
-        softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
-    )
-    results = _dense(
-        *as_arrays(q=q, k=k, v=v, sinks=sinks),
-        options=options.read(),
-        return_lse=scalars.boolean("return_lse", return_lse) or return_attn_probs,
-        layout=scalars.word("layout", layout),
-        implementation_backward=check(implementation_backward),
-    )
-    if return_attn_probs:
-        return (*results, None)
-    return results
-
-
-@functools.partial(jax.jit, static_argnames=("layout", *_OF_ALL))
-def _dense(
-    q: jax.Array,
-    k: jax.Array,
-    v: jax.Array,
-    sinks: jax.Array | None,
-    *,
-    options: Options,
-    return_lse: bool,
-    layout: str,
-    implementation_backward: str | None,
-) -> Any:
-    order = axis_order(layout)
-    if 0 in q.shape or 0 in k.shape or 0 in v.shape:
-        call = functools.partial(
-            _dense,
-            options=options,
-            layout=layout,
-            return_lse=return_lse,
-            implementation_backward=None,
-        )
-        return _of_nothing(call, q, k, v, sinks, order, return_lse)
-    problem = attention_problem(
-        *(q.shape, k.shape, v.shape, layout),
-        dtype=q.dtype,
-        return_lse=return_lse,
-        sinks=sinks is not None,
-        **options._asdict(),
-    )
-    inputs = (q, k, v) if sinks is None else (q, k, v, sinks)
-    results = apply("attention", problem, layout, implementation_backward, *inputs)
-    return results if return_lse else results[0]
+    asked = Arguments(*rest, **options).read_flags()
+    arrays = as_arrays(q=q, k=k, v=v, sinks=asked.sinks)
+    return _call(arrays, asked, scalars.word("layout", layout), implementation_backward)
 
 
 @differentiable
+@rest_as(varlen.flash_attn_varlen_func, *varlen.OF_PAGES, "out", "lse", "stream")
 def flash_attn_varlen_func(
     q: Any,
     k: Any,
@@ -117,22 +56,10 @@ def flash_attn_varlen_func(
     cu_seqlens_k: Any,
     max_seqlen_q: int,
     max_seqlen_k: int,
-    dropout_p: float = 0.0,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
-    softcap: float = 0.0,
-    alibi_slopes: None = None,
-    deterministic: bool = False,
-    return_attn_probs: bool = False,
+    *rest: Any,
     block_table: None = None,
-    *,
-    return_lse: bool = False,
-    sinks: Any = None,
-    top_left: bool = False,
-    round_mode: str = "rtne",
-    num_splits: int = 0,
     implementation_backward: str | None = None,
+    **options: Any,
 ) -> Any:
     """`amdattn.flash_attn_varlen_func` in JAX; parameters and results as there.
 
@@ -147,24 +74,19 @@ def flash_attn_varlen_func(
         See `flash_attn_func`.
     """
     refuse("block_table", block_table)
-    refuse("alibi_slopes", alibi_slopes)
-    for name, value in (("deterministic", deterministic), ("return_attn_probs", return_attn_probs)):
-        scalars.boolean(name, value)
-    options = Options(
-        softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
-    )
+    asked = Arguments(*rest, **options).read_flags()
     arrays = as_arrays(
         q=q,
         k=k,
         v=v,
-        sinks=sinks,
+        sinks=asked.sinks,
         cu_seqlens_q=private(cu_seqlens_q),
         cu_seqlens_k=private(cu_seqlens_k),
     )
     *_, cu_seqlens_q, cu_seqlens_k = arrays
     longest = (
-        longest_of("max_seqlen_q", max_seqlen_q),
-        longest_of("max_seqlen_k", max_seqlen_k),
+        varlen.longest_of("max_seqlen_q", max_seqlen_q),
+        varlen.longest_of("max_seqlen_k", max_seqlen_k),
     )
     for name, sums, rows, most in (
         ("cu_seqlens_q", cu_seqlens_q, q, longest[0]),
@@ -172,46 +94,60 @@ def flash_attn_varlen_func(
     ):
         if sums.ndim == 1 and sums.shape[0] and rows.ndim and is_at_hand(sums):
             check_sums(np.asarray(sums), name, rows.shape[0], most)
-    results = _varlen(
+    return _call(arrays, asked, VARLEN_LAYOUT, implementation_backward, longest)
+
+
+def _call(
+    arrays: tuple[Any, ...],
+    asked: Arguments,
+    layout: str,
+    implementation_backward: str | None,
+    longest: tuple[int, int] = (0, 0),
+) -> Any:
+    results = _attend(
         *arrays,
+        layout=layout,
         longest=longest,
-        options=options.read(),
-        return_lse=scalars.boolean("return_lse", return_lse) or return_attn_probs,
+        options=asked.options.read(),
+        return_lse=asked.with_lse,
         implementation_backward=check(implementation_backward),
     )
-    if return_attn_probs:
-        return (*results, None)
-    return results
+    return (*results, None) if asked.return_attn_probs else results
 
 
-@functools.partial(jax.jit, static_argnames=("longest", *_OF_ALL))
-def _varlen(
+# Options are read before they are static arguments: what is equal is the same then, and what is
+# none is refused by its name.
+@functools.partial(
+    jax.jit,
+    static_argnames=("layout", "longest", "options", "return_lse", "implementation_backward"),
+)
+def _attend(
     q: jax.Array,
     k: jax.Array,
     v: jax.Array,
     sinks: jax.Array | None,
-    cu_seqlens_q: jax.Array,
-    cu_seqlens_k: jax.Array,
-    *,
+    *sums: jax.Array,
+    layout: str,
     longest: tuple[int, int],
     options: Options,
     return_lse: bool,
     implementation_backward: str | None,
 ) -> Any:
-    for name, sums in (("cu_seqlens_q", cu_seqlens_q), ("cu_seqlens_k", cu_seqlens_k)):
-        if sums.dtype != jnp.int32 or sums.ndim != 1 or sums.shape != cu_seqlens_q.shape:
+    """Of sequences of several lengths, which none is above `longest`, with their `sums`."""
+    for name, x in zip(("cu_seqlens_q", "cu_seqlens_k"), sums, strict=False):
+        if x.dtype != jnp.int32 or x.ndim != 1 or x.shape != sums[0].shape:
             raise ValueError(
-                f"{name} has dtype {sums.dtype} and shape {sums.shape}; it must be int32, "
+                f"{name} has dtype {x.dtype} and shape {x.shape}; it must be int32, "
                 "(num_sequences + 1,), as long as the other one"
             )
-    order = axis_order(VARLEN_LAYOUT)
-    num_sequences = cu_seqlens_q.shape[0] - 1
+    order = axis_order(layout)
+    num_sequences = sums[0].shape[0] - 1 if sums else 1
     if num_sequences < 1 or 0 in q.shape or 0 in k.shape or 0 in v.shape:
 
-        def call(q: Any, k: Any, v: Any, sinks: Any) -> Any:
-            sums = jnp.zeros(2, jnp.int32)
-            return _varlen(
-                *(q, k, v, sinks, sums, sums),
+        def call(*of_one: Any) -> Any:
+            return _attend(
+                *(*of_one, *[jnp.zeros(2, jnp.int32)] * len(sums)),
+                layout=layout,
                 longest=longest,
                 options=options,
                 return_lse=return_lse,
@@ -219,21 +155,19 @@ def _varlen(
             )
 
         return _of_nothing(call, q, k, v, sinks, order, return_lse)
+    named = options._asdict()
+    if sums:
+        named |= {"batch": num_sequences}
+        named |= {"seqlen_q": max(1, longest[0]), "seqlen_kv": max(1, longest[1])}
     problem = attention_problem(
-        *(q.shape, k.shape, v.shape, VARLEN_LAYOUT),
-        batch=num_sequences,
-        seqlen_q=max(1, longest[0]),
-        seqlen_kv=max(1, longest[1]),
+        *(q.shape, k.shape, v.shape, layout),
         dtype=q.dtype,
         return_lse=return_lse,
         sinks=sinks is not None,
-        **options._asdict(),
+        **named,
     )
     inputs = (q, k, v) if sinks is None else (q, k, v, sinks)
-    results = apply(
-        *("attention", problem, VARLEN_LAYOUT, implementation_backward),
-        *(*inputs, cu_seqlens_q, cu_seqlens_k),
-    )
+    results = apply("attention", problem, layout, implementation_backward, *inputs, *sums)
     return results if return_lse else results[0]
 
 

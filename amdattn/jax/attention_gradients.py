@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 
 from amdattn.jax.primitive import called
-from amdattn.jax.rules import Arrays, Axes, Rules, rules
-from amdattn.ops import registry
+from amdattn.jax.rules import Arrays, Axes, Rules, rules, specs_of
 from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention_backward.problem import BackwardProblem
 
@@ -61,10 +59,6 @@ def axes(problem: BackwardProblem, variant: str) -> dict[str, Axes]:
     return {**forward, **{name: forward[of] for name, of in _AS.items()}}
 
 
-def _specs(problem: BackwardProblem, variant: str) -> Any:
-    return registry.operation(OPERATION).specs(problem, variant)
-
-
 def _lengths(problem: BackwardProblem) -> Mapping[str, int]:
     return rules("attention").lengths(problem.forward)
 
@@ -77,7 +71,7 @@ def resized(problem: BackwardProblem, factors: Mapping[str, int]) -> BackwardPro
 
 RULES = {
     OPERATION: Rules(
-        specs=_specs,
+        specs=specs_of(OPERATION),
         axes=axes,
         independent=("batch", "num_heads_kv"),  # as the forward's
         lengths=_lengths,

@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from amdattn.jax import attention_gradients
-from amdattn.jax.rules import Arrays, Axes, Rules
-from amdattn.ops import registry
+from amdattn.jax.rules import Arrays, Axes, Rules, specs_of
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem, axis_order
 
 _BATCH, _QUERIES, _KEYS, _KV_HEADS, _GROUP = (
@@ -146,13 +145,9 @@ def _visible(problem: AttentionProblem, inputs: Arrays, rows: int, keys: int) ->
     return visible
 
 
-def _specs(problem: AttentionProblem, variant: str) -> Any:
-    return registry.operation("attention").specs(problem, variant)
-
-
 RULES = {
     "attention": Rules(
-        specs=_specs,
+        specs=specs_of("attention"),
         axes=_axes,
         independent=(_BATCH, _KV_HEADS),
         lengths=lengths,

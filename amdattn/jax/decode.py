@@ -11,16 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from amdattn import scalars
-from amdattn.dtypes import as_dtype
 from amdattn.jax.arguments import as_arrays, is_at_hand, private
 from amdattn.jax.differentiation import apply
 from amdattn.jax.rules import rules
+from amdattn.op.signatures import rest_as
 from amdattn.ops import registry
-from amdattn.ops.attention.call import refuse
+from amdattn.ops.cache_attention import functions
 from amdattn.ops.cache_attention.calls import (
-    GIVEN,
-    SHAPED,
-    CacheArrays,
+    INDICES,
+    SCALES,
+    CacheArguments,
     CacheKey,
     declared,
     problem_of,
@@ -31,37 +31,9 @@ from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
 from amdattn.ops.cache_attention.quantized import BYTES
 from amdattn.scalars import INT32_MAX, INT32_MIN
 
-_INDICES = ("cache_seqlens", "cache_batch_idx", "cache_leftpad", "block_table")
-_SCALES = ("k_descale", "v_descale")
 
-
-def flash_attn_with_kvcache(
-    q: Any,
-    k_cache: Any,
-    v_cache: Any,
-    k: Any = None,
-    v: Any = None,
-    rotary_cos: Any = None,
-    rotary_sin: Any = None,
-    cache_seqlens: Any = None,
-    cache_batch_idx: Any = None,
-    cache_leftpad: Any = None,
-    block_table: Any = None,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
-    softcap: float = 0.0,
-    rotary_interleaved: bool = True,
-    alibi_slopes: None = None,
-    num_splits: int = 0,
-    return_softmax_lse: bool = False,
-    *,
-    kv_layout: str = "NHD",
-    k_descale: Any = None,
-    v_descale: Any = None,
-    max_seqlen_k: int | None = None,
-    sinks: Any = None,
-) -> Any:
+@rest_as(functions.flash_attn_with_kvcache, "out", "lse", "stream")
+def flash_attn_with_kvcache(*arrays: Any, **options: Any) -> Any:
     """`amdattn.flash_attn_with_kvcache` in JAX; parameters as there.
 
     Parameters
@@ -80,42 +52,22 @@ def flash_attn_with_kvcache(
         ``(out, lse, k_cache, v_cache)``, without `lse` unless `return_softmax_lse`, and without the
         caches unless k and v are given.
     """
-    refuse("alibi_slopes", alibi_slopes)
-    if isinstance(cache_seqlens, int) and not isinstance(cache_seqlens, bool):
-        cache_seqlens = np.full(np.shape(q)[:1], cache_seqlens)
-    arrays, options = CacheArrays(
-        *(q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx),
-        *(cache_leftpad, block_table, k_descale, v_descale, sinks),
-    ).split(softmax_scale, causal, window_size, softcap, rotary_interleaved, num_splits, kv_layout)
-    named = arrays._asdict()
-    given = dict(zip(named, as_arrays(**named), strict=True))
-    arrays.check_pairs()
+    asked = CacheArguments(*arrays, **options)
+    lengths = asked.cache_seqlens
+    if isinstance(lengths, int) and not isinstance(lengths, bool):
+        asked = asked._replace(cache_seqlens=np.full(np.shape(asked.q)[:1], lengths))
+    given = asked.arrays
+    as_arrays(**given)
     if given["k_cache"].dtype == BYTES:
         raise TypeError(
             f"k_cache has dtype {BYTES}; JAX has types for 8-bit floats: bitcast it to one "
             "(jax.lax.bitcast_convert_type)"
         )
-
-    def shape(name: str) -> tuple[int, ...]:
-        return () if given[name] is None else given[name].shape
-
-    angles = given["rotary_cos"]
-    problem = problem_of(
-        CacheKey(
-            shapes=tuple(map(shape, SHAPED)),
-            table=shape("block_table"),
-            dtypes=(
-                *(as_dtype(q.dtype, "q.dtype").name, as_dtype(k_cache.dtype).name),
-                "" if angles is None else as_dtype(angles.dtype, "rotary_cos.dtype").name,
-            ),
-            given=tuple(given[name] is not None for name in GIVEN),
-            return_lse=scalars.boolean("return_softmax_lse", return_softmax_lse),
-            is_paged=block_table is not None,
-            options=options.read(),
-            longest=declared("max_seqlen_k", max_seqlen_k),
-        )
-    )
-    given |= {name: private(given[name]) for name in _INDICES}
+    with_lse = scalars.boolean("return_softmax_lse", asked.return_softmax_lse)
+    longest = declared("max_seqlen_k", asked.max_seqlen_k)
+    tensors = {name: x for name, x in given.items() if x is not None}
+    problem = problem_of(CacheKey.of(tensors, given, asked.options.read(), with_lse, longest))
+    given |= {name: private(given[name]) for name in INDICES}
     _check_indices(given, problem)
     results = _decode(
         tuple(x for x in given.values() if x is not None),
@@ -146,12 +98,12 @@ def _decode(
     arrays: tuple[jax.Array, ...], *, names: tuple[str, ...], problem: DecodeProblem
 ) -> tuple[jax.Array, ...]:
     given = dict(zip(names, arrays, strict=True))
-    for name in _INDICES:
+    for name in INDICES:
         if name in given:
             if not jnp.issubdtype(given[name].dtype, jnp.integer):
                 raise ValueError(f"{name} has dtype {given[name].dtype}; it must be of integers")
             given[name] = _as_int32(given[name])
-    for name in _SCALES:
+    for name in SCALES:
         if name in given:
             heads = problem.num_heads_kv
             if given[name].shape not in ((), (1,), (heads,), (heads, 1)):

@@ -6,8 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from amdattn.jax.rules import Axes, Rules
-from amdattn.ops import registry
+from amdattn.jax.rules import Axes, Rules, specs_of
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
 from amdattn.ops.cache_attention.layouts import LAYOUTS
 from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
@@ -32,7 +31,7 @@ def _axes(problem: DecodeProblem, variant: str) -> dict[str, Axes]:
 
     angles: Axes = (("positions",), ("half",))
     sums: Axes = (("sums",),)
-    of_rows: Axes = (("total_q",),) if _is_ragged(p) else (batch, rows)
+    of_rows: Axes = (("total_q",),) if p.is_ragged else (batch, rows)
     return {
         "cu_seqlens_q": sums,
         "cu_seqlens_kv": sums,
@@ -51,7 +50,7 @@ def _axes(problem: DecodeProblem, variant: str) -> dict[str, Axes]:
         "v_descale": (kv_heads, ("one",)),
         "sinks": (heads,),
         "out": (*of_rows, heads, ("head_dim_v",)),
-        "lse": (heads, *of_rows) if _is_ragged(p) else (batch, heads, rows),
+        "lse": (heads, *of_rows) if p.is_ragged else (batch, heads, rows),
     }
 
 
@@ -64,14 +63,10 @@ def _is_looked_up(problem: DecodeProblem) -> bool:
     return bool(problem.page_size) or problem.cache_batch_idx
 
 
-def _is_ragged(problem: DecodeProblem) -> bool:
-    return isinstance(problem, PrefillProblem) and problem.is_ragged
-
-
 def _batch(problem: DecodeProblem) -> str:
     """The sequences of q; the first ones of a cache, or ragged ones, are not cut apart."""
     is_whole = _is_looked_up(problem) or problem.num_pages == problem.batch
-    return _BATCH if is_whole and not _is_ragged(problem) else _FIRST
+    return _BATCH if is_whole and not problem.is_ragged else _FIRST
 
 
 def _lengths(problem: DecodeProblem) -> dict[str, int]:
@@ -82,7 +77,7 @@ def _lengths(problem: DecodeProblem) -> dict[str, int]:
     found |= {name: getattr(p, name) for name in ("seqlen_q", "seqlen_new")}
     found |= {name: getattr(p, name) for name in ("head_dim", "head_dim_v")}
     found |= {"positions": p.rotary_positions, "half": p.rotary_dim // 2}
-    found |= {"total_q": getattr(p, "total_q", 0), "sums": p.batch + 1}
+    found |= {"total_q": p.total_q, "sums": p.batch + 1}
     for name, layout in LAYOUTS[p.kv_layout].items():
         sizes = zip(layout.axes, p.cache_shape(name), strict=True)
         found |= {f"{name}_{axis}": n for axis, n in sizes if axis not in ("page", "head")}
@@ -108,11 +103,8 @@ def _resized(problem: DecodeProblem, factors: Mapping[str, int]) -> DecodeProble
 
 
 def _rules(operation: str) -> Rules:
-    def specs(problem: DecodeProblem, variant: str) -> Any:
-        return registry.operation(operation).specs(problem, variant)
-
     return Rules(
-        specs=specs,
+        specs=specs_of(operation),
         axes=_axes,
         independent=(_BATCH, _KV_HEADS),
         lengths=_lengths,

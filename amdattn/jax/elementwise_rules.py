@@ -10,17 +10,11 @@ import jax
 import jax.numpy as jnp
 
 from amdattn.jax.primitive import called
-from amdattn.jax.rules import Arrays, Axes, Rules
+from amdattn.jax.rules import Arrays, Axes, Rules, specs_of
 from amdattn.op.head_norm import WEIGHTS
-from amdattn.ops import registry
 from amdattn.ops.embedding.problem import EmbeddingProblem
 from amdattn.ops.gated.problem import GatedProblem
 from amdattn.ops.rotary.problem import RotaryProblem
-
-
-def _specs_of(operation: str) -> Any:
-    return lambda problem, variant: registry.operation(operation).specs(problem, variant)
-
 
 # -- activations -----------------------------------------------------------------------------------
 
@@ -182,7 +176,7 @@ def _embedding_gradients(
 
 RULES: dict[str, Rules] = {
     "rotary": Rules(
-        specs=_specs_of("rotary"),
+        specs=specs_of("rotary"),
         axes=_rotary_axes,
         independent=("batch", "tokens", "heads"),
         lengths=_rotary_lengths,
@@ -195,7 +189,7 @@ RULES: dict[str, Rules] = {
         gradients=_rotary_gradients,
     ),
     "embedding": Rules(
-        specs=_specs_of("embedding"),
+        specs=specs_of("embedding"),
         axes=_embedding_axes,
         independent=(*(f"rows{i}" for i in range(64)), "columns"),
         lengths=_embedding_lengths,
@@ -205,7 +199,7 @@ RULES: dict[str, Rules] = {
         gradients=_embedding_gradients,
     ),
     "gated_activation": Rules(
-        specs=_specs_of("gated_activation"),
+        specs=specs_of("gated_activation"),
         axes=_gated_axes,
         independent=(*(f"rows{i}" for i in range(64)), "columns"),
         lengths=_gated_lengths,

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from amdattn.jax.norm_rules import groups_of
 from amdattn.jax.primitive import called
-from amdattn.jax.rules import Arrays, Axes, Rules
-from amdattn.ops import registry
+from amdattn.jax.rules import Arrays, Axes, Rules, specs_of
 from amdattn.ops.layer_norm.problem import LayerNormProblem
 from amdattn.ops.layer_norm_backward.problem import LayerNormBackwardProblem
 
@@ -166,13 +164,9 @@ def _resized_gradients(
     return dataclasses.replace(problem, groups=factors.get("groups", problem.groups))
 
 
-def _specs_of(operation: str) -> Any:
-    return lambda problem, variant: registry.operation(operation).specs(problem, variant)
-
-
 RULES: dict[str, Rules] = {
     FORWARD: Rules(
-        specs=_specs_of(FORWARD),
+        specs=specs_of(FORWARD),
         axes=_axes,
         independent=tuple(f"rows{i}" for i in range(64)),
         lengths=_lengths,
@@ -182,7 +176,7 @@ RULES: dict[str, Rules] = {
         gradients=_gradients,
     ),
     BACKWARD: Rules(
-        specs=_specs_of(BACKWARD),
+        specs=specs_of(BACKWARD),
         axes=_axes_of_gradients,
         independent=("groups",),
         lengths=_lengths_of_gradients,

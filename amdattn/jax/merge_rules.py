@@ -9,8 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from amdattn.jax.rules import Arrays, Axes, Rules
-from amdattn.ops import registry
+from amdattn.jax.rules import Arrays, Axes, Rules, specs_of
 from amdattn.ops.merge.problem import MergeProblem
 
 
@@ -53,13 +52,9 @@ def _reference(problem: MergeProblem, variant: str, inputs: Arrays) -> dict[str,
     return {"out": parts.sum(axis=0).astype(o.dtype), "lse_out": merged}
 
 
-def _specs(problem: MergeProblem, variant: str) -> Any:
-    return registry.operation("merge_state").specs(problem, variant)
-
-
 RULES = {
     "merge_state": Rules(
-        specs=_specs,
+        specs=specs_of("merge_state"),
         axes=_axes,
         independent=("batch", "num_heads", "seqlen"),
         lengths=_lengths,

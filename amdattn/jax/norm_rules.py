@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from amdattn.jax.primitive import called
-from amdattn.jax.rules import Arrays, Axes, Rules
-from amdattn.ops import registry
+from amdattn.jax.rules import Arrays, Axes, Rules, specs_of
 from amdattn.ops.norm.problem import NormProblem
 from amdattn.ops.norm_backward.problem import NormBackwardProblem
 
@@ -108,13 +106,9 @@ def _resized_gradients(
     return dataclasses.replace(problem, groups=factors.get("groups", problem.groups))
 
 
-def _specs_of(operation: str) -> Any:
-    return lambda problem, variant: registry.operation(operation).specs(problem, variant)
-
-
 RULES: dict[str, Rules] = {
     "rms_norm": Rules(
-        specs=_specs_of("rms_norm"),
+        specs=specs_of("rms_norm"),
         axes=_axes,
         independent=tuple(f"rows{i}" for i in range(64)),
         lengths=_lengths,
@@ -124,7 +118,7 @@ RULES: dict[str, Rules] = {
         gradients=_gradients,
     ),
     BACKWARD: Rules(
-        specs=_specs_of(BACKWARD),
+        specs=specs_of(BACKWARD),
         axes=_axes_of_gradients,
         independent=("groups",),
         lengths=_lengths_of_gradients,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +12,7 @@ import jax.numpy as jnp
 from amdattn.dtypes import FLOAT32
 from amdattn.errors import UnsupportedProblem
 from amdattn.jax.primitive import called
-from amdattn.jax.rules import Arrays, Axes, Rules
-from amdattn.ops import registry
+from amdattn.jax.rules import Arrays, Axes, Rules, specs_of
 from amdattn.ops.gemm.problem import (
     ADDENDS,
     ALIGN_BYTES,
@@ -221,13 +219,9 @@ def _filled(x: jax.Array, rows: int, columns: int) -> jax.Array:
     return jnp.pad(x, (*((0, 0),) * (x.ndim - 2), *more)) if any(map(any, more)) else x
 
 
-def _specs(problem: GemmProblem, variant: str) -> Any:
-    return registry.operation("gemm").specs(problem, variant)
-
-
 RULES = {
     "gemm": Rules(
-        specs=_specs,
+        specs=specs_of("gemm"),
         axes=_axes,
         independent=("batch", "m", "n"),
         lengths=_lengths,

@@ -82,6 +82,11 @@ class Rules:
         )
 
 
+def specs_of(operation: str) -> Callable[[Any, str], Any]:
+    """What an operation's operands must be, by problem and variant."""
+    return lambda problem, variant: registry.operation(operation).specs(problem, variant)
+
+
 # Operation -> module with its RULES.
 _HOME = {
     "attention": "amdattn.jax.attention_rules",
@@ -110,7 +115,7 @@ def rules(operation: str) -> Rules:
     if operation in _HOME:
         found: Rules = import_module(_HOME[operation]).RULES[operation]
         return found
-    specs = registry.operation(operation).specs
+    specs = specs_of(operation)
 
     def axes(problem: Any, variant: str) -> dict[str, Axes]:
         return {

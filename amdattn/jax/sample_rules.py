@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
-from amdattn.jax.rules import Axes, Rules
-from amdattn.ops import registry
+from amdattn.jax.rules import Axes, Rules, specs_of
 from amdattn.ops.sample.problem import SampleProblem
-
-
-def _specs(problem: SampleProblem, variant: str) -> Any:
-    return registry.operation("sample").specs(problem, variant)
 
 
 def _axes(problem: SampleProblem, variant: str) -> dict[str, Axes]:
@@ -34,6 +28,10 @@ def _resized(problem: SampleProblem, factors: Mapping[str, int]) -> SampleProble
 
 RULES: dict[str, Rules] = {
     "sample": Rules(
-        specs=_specs, axes=_axes, independent=("rows",), lengths=_lengths, resized=_resized
+        specs=specs_of("sample"),
+        axes=_axes,
+        independent=("rows",),
+        lengths=_lengths,
+        resized=_resized,
     ),
 }

@@ -136,6 +136,7 @@ OWN: dict[str, dict[str, Any]] = {
     "checking.session.Check.declare": {"read_only": ()},
     "virtual.check": {"read_only": ()},
     "arrays.dlpack_import.import_tensor": {"device": (1, 0)},  # kDLCPU
+    "ops.attention.facts.AttentionFacts._count": {"most": 2**31 - 1, "default": 0},
     "ops.attention.kv_split.Costs.of_range": {"parts": 1},
     "ops.attention.kv_split.Split": {"part_blocks": 0},
     "ops.attention.work.WorkMap": {"part_blocks": 0, "in_pairs": False},
@@ -149,7 +150,6 @@ OWN: dict[str, dict[str, Any]] = {
         **{"k_descales": False, "v_descales": False},
     },
     "ops.cache_attention.cases.CacheCase": {"lengths": (), "chunks": ()},
-    "ops.cache_attention.calls.CacheCall": {"of_ragged": (0, 0)},
     "ops.attention.call.run": {"longest": (0, 0)},  # of q and of k
     "ops.attention_backward.call.run": {"longest": (0, 0)},
     "ops.attention_backward.cases.case": {"seqlen_q": 0, "head_dim": 64},
@@ -158,7 +158,7 @@ OWN: dict[str, dict[str, Any]] = {
     "op.zero_at_rest._Use": {"captured_on": 0},
     "tuning.tune": {"some": ()},
     "ops.attention.cases.AttentionCase": {"scale_v": 1},
-    "ops.attention.cases.case": {"scale_v": 1},
+    "ops.attention.cases.case": {"scale_v": 1, "seqlen_q": 0},
     "ops.norm.rms_norm.rms_norm": {"eps": 1e-6},
     # As the norms of heads that models have.
     "ops.rotary.problem.RotaryProblem": {"norm_eps": 1e-6},

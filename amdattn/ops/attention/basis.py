@@ -20,10 +20,9 @@ from amdattn.ops.attention.select import ATTENTION
 
 SEQLEN_KV = "seqlen_kv"  # the argument
 
+_OF_KEYS = SEQLEN_KV, "total_kv", "gather"
 _OTHERS = attrgetter(
-    *("batch", "seqlen_q", "num_heads_q", "num_heads_kv", "head_dim", "head_dim_v", "dtype"),
-    *("softmax_scale", "causal", "window_size", "softcap", "dropout_p", "round_mode"),
-    *("num_splits", "return_lse", "top_left", "sinks", "total_q", "gaps"),
+    *(field.name for field in dataclasses.fields(AttentionProblem) if field.name not in _OF_KEYS)
 )
 
 

@@ -107,16 +107,12 @@ def expected(case: AttentionCase, inputs: Mapping[str, NDArray[Any]]) -> dict[st
     parts: list[tuple[NDArray[Any], ...]] = []
     for sequence in _sequences(case, inputs):
         q, k, v = (x.astype(np.float64) for x in sequence)
-        if k.size == 0:  # rows that see no key
-            out, lse = np.zeros((*q.shape[:-1], v.shape[-1])), np.empty(_lse_shape(q))
-            lse[...] = inputs["sinks"][None, :, None] if problem.sinks else -np.inf
-            terms, reach = out, 0.0
-        else:
-            with np.errstate(invalid="ignore"):
-                scale = problem.softmax_scale
-                out, lse = reference.attention(q, k, v, scale, layout, **options)
-                terms, _ = reference.attention(q, k, np.abs(v), scale, layout, **options)
-            reach = _longest(q) * _longest(k) * abs(scale or 1) + 4 * problem.softcap
+        with np.errstate(invalid="ignore"):
+            scale = problem.softmax_scale
+            out, lse = reference.attention(q, k, v, scale, layout, **options)
+            terms, _ = reference.attention(q, k, np.abs(v), scale, layout, **options)
+        reach = 4 * problem.softcap
+        reach += _longest(q) * _longest(k) * abs(scale or 1)
         keys = k.shape[axis_order(layout).index("seq")]
         absolute = 2.0**-24 * (keys + 1) if problem.dtype == "float16" else 2.0**-120
         allowed = (3 * rounding + 2.0**-20 * (1 + reach)) * terms + absolute
@@ -157,17 +153,12 @@ def _sequences(
             yield q, k, v
 
 
-def _lse_shape(q: NDArray[Any]) -> tuple[int, ...]:
-    batch, rows, heads, _ = q.shape
-    return batch, heads, rows
-
-
 # -- cases -----------------------------------------------------------------------------------------
 
 
 def case(
-    seqlen_q: int,
-    seqlen_kv: int,
+    seqlen_q: int = 0,
+    seqlen_kv: int = 0,
     batch: int = 1,
     num_heads_q: int = 1,
     num_heads_kv: int = 1,
@@ -199,73 +190,58 @@ def case(
 # entries, both layouts and strided operands.
 _GENERAL: tuple[Mapping[str, Any], ...] = (
     *(
-        {"seqlen_q": n, "seqlen_kv": n}
+        dict(seqlen_q=n, seqlen_kv=n)
         for n in (1, 31, 32, 33, 63, 64, 65, 127, 128, 129, 257, 383, 384, 385)
     ),
-    {"seqlen_q": 1, "seqlen_kv": 257},
-    {"seqlen_q": 257, "seqlen_kv": 1},
-    {"seqlen_q": 33, "seqlen_kv": 511, "num_heads_q": 4, "num_heads_kv": 2},
-    {"seqlen_q": 65, "seqlen_kv": 129, "num_heads_q": 8},
-    {"seqlen_q": 129, "seqlen_kv": 65, "batch": 2, "num_heads_q": 3, "num_heads_kv": 3},
-    {"seqlen_q": 100, "seqlen_kv": 130, "num_heads_q": 3, "layout": "bhsd"},
-    {"seqlen_q": 97, "seqlen_kv": 97, "num_heads_q": 2, "num_heads_kv": 2, "packed": True},
-    {"seqlen_q": 65, "seqlen_kv": 65, "softmax_scale": -0.25},
-    {"seqlen_q": 40, "seqlen_kv": 70, "special": True},
+    dict(seqlen_q=1, seqlen_kv=257),
+    dict(seqlen_q=257, seqlen_kv=1),
+    dict(seqlen_q=33, seqlen_kv=511, num_heads_q=4, num_heads_kv=2),
+    dict(seqlen_q=65, seqlen_kv=129, num_heads_q=8),
+    dict(seqlen_q=129, seqlen_kv=65, batch=2, num_heads_q=3, num_heads_kv=3),
+    dict(seqlen_q=100, seqlen_kv=130, num_heads_q=3, layout="bhsd"),
+    dict(seqlen_q=97, seqlen_kv=97, num_heads_q=2, num_heads_kv=2, packed=True),
+    dict(seqlen_q=65, seqlen_kv=65, softmax_scale=-0.25),
+    dict(seqlen_q=40, seqlen_kv=70, special=True),
     # Of such lengths the device makes the order of tiles, and cuts some: each workgroup, or, of so
     # many, a launch before.
-    {
-        **{"seqlen_q": 0, "seqlen_kv": 0, "num_heads_q": 2, "causal": True},
-        "lengths": ((40, 1000), (3, 50), (0, 9)),
-    },
-    {
-        **{"seqlen_q": 0, "seqlen_kv": 0, "num_heads_q": 2, "causal": True},
-        "lengths": ((40, 2000), (3, 50), (0, 9), *((0, 1),) * 60, (1, 0), (2, 2)),
-    },
+    dict(lengths=((40, 1000), (3, 50), (0, 9)), num_heads_q=2, causal=True),
+    dict(
+        lengths=((40, 2000), (3, 50), (0, 9), *((0, 1),) * 60, (1, 0), (2, 2)),
+        **{"num_heads_q": 2, "causal": True},
+    ),
 )
 # Rows of K and V copied together first: the kernel of that, at a head size that is no power of two.
 _GATHERED: tuple[Mapping[str, Any], ...] = (
-    {
-        **{"seqlen_q": 33, "seqlen_kv": 130, "batch": 2, "num_heads_q": 3, "num_heads_kv": 3},
-        **{"head_dim": 72, "head_dim_v": 40, "gather": "kv"},
-    },
-    {
-        **{"seqlen_q": 0, "seqlen_kv": 0, "num_heads_q": 2, "num_heads_kv": 2, "gather": "k"},
-        "lengths": ((30, 70), (0, 9), (66, 5)),
-    },
+    dict(
+        **dict(seqlen_q=33, seqlen_kv=130, batch=2, num_heads_q=3, num_heads_kv=3),
+        **dict(head_dim=72, head_dim_v=40, gather="kv"),
+    ),
+    dict(lengths=((30, 70), (0, 9), (66, 5)), num_heads_q=2, num_heads_kv=2, gather="k"),
 )
 # Of every forward kernel, as far as it takes them.
 _OF_KERNEL: tuple[Mapping[str, Any], ...] = (
-    {"seqlen_q": 130, "seqlen_kv": 90, "num_heads_q": 2, "num_splits": 1},
-    {
-        **{"seqlen_q": 140, "seqlen_kv": 200, "num_heads_q": 2},
-        **{"causal": True, "sinks": True, "num_splits": 3},
-    },
-    {"seqlen_q": 70, "seqlen_kv": 290, "batch": 2, "window_size": (40, 20), "num_splits": 1},
-    {
-        **{"seqlen_q": 0, "seqlen_kv": 0, "num_heads_q": 2, "causal": True, "num_splits": 2},
-        "lengths": ((30, 70), (0, 9), (66, 0)),
-    },
-    {"seqlen_q": 40, "seqlen_kv": 70, "special": True, "num_splits": 2},
-    {
-        **{"seqlen_q": 90, "seqlen_kv": 130, "num_heads_q": 4},
-        **{"window_size": (33, 8), "sinks": True, "num_splits": 4},
-    },
-    {"seqlen_q": 150, "seqlen_kv": 60, "causal": True, "top_left": True, "num_splits": 1},
-    {
-        **{"seqlen_q": 0, "seqlen_kv": 0, "num_heads_q": 2, "sinks": True, "num_splits": 1},
-        **{"window_size": (50, 0), "lengths": ((1, 100), (0, 0), (120, 40))},
-    },
+    dict(seqlen_q=130, seqlen_kv=90, num_heads_q=2, num_splits=1),
+    dict(seqlen_q=140, seqlen_kv=200, num_heads_q=2, causal=True, sinks=True, num_splits=3),
+    dict(seqlen_q=70, seqlen_kv=290, batch=2, window_size=(40, 20), num_splits=1),
+    dict(lengths=((30, 70), (0, 9), (66, 0)), num_heads_q=2, causal=True, num_splits=2),
+    dict(seqlen_q=40, seqlen_kv=70, special=True, num_splits=2),
+    dict(seqlen_q=90, seqlen_kv=130, num_heads_q=4, window_size=(33, 8), sinks=True, num_splits=4),
+    dict(seqlen_q=150, seqlen_kv=60, causal=True, top_left=True, num_splits=1),
+    dict(
+        lengths=((1, 100), (0, 0), (120, 40)),
+        **dict(num_heads_q=2, sinks=True, num_splits=1, window_size=(50, 0)),
+    ),
 )
 # Values that are no float16s when they are bfloat16s: such a tile is done twice.
-_LARGE: Mapping[str, Any] = {
-    **{"seqlen_q": 100, "seqlen_kv": 90, "num_heads_q": 2, "scale_v": 1e4},
-    **{"causal": True, "sinks": True, "num_splits": 2},
-}
+_LARGE: Mapping[str, Any] = dict(
+    **dict(seqlen_q=100, seqlen_kv=90, num_heads_q=2, scale_v=1e4),
+    **dict(causal=True, sinks=True, num_splits=2),
+)
 # Of kernels whose tiles have several heads.
-_HEADS: Mapping[str, Any] = {
-    **{"seqlen_q": 50, "seqlen_kv": 200, "num_heads_q": 8, "num_heads_kv": 2},
-    **{"window_size": (127, 0), "sinks": True},
-}
+_HEADS: Mapping[str, Any] = dict(
+    **dict(seqlen_q=50, seqlen_kv=200, num_heads_q=8, num_heads_kv=2),
+    **dict(window_size=(127, 0), sinks=True),
+)
 
 
 def cases(row: KernelSpec | None) -> Iterator[AttentionCase]:

@@ -45,19 +45,14 @@ OPTIONS = (
 
 
 def problem_of(
-    *,
-    batch: int,
-    seqlen_q: int,
-    seqlen_kv: int,
-    heads_q: int,
-    heads_kv: int,
-    head_dim: int,
-    lse: bool,
-    **options: Any,
+    *, seqlen_q: int, seqlen_kv: int, heads_q: int, heads_kv: int, lse: bool, **options: Any
 ) -> AttentionProblem:
     """The problem that the values of OPTIONS are."""
     return AttentionProblem(
-        *(batch, seqlen_q, seqlen_kv or seqlen_q, heads_q, heads_kv or heads_q, head_dim),
+        seqlen_q=seqlen_q,
+        seqlen_kv=seqlen_kv or seqlen_q,
+        num_heads_q=heads_q,
+        num_heads_kv=heads_kv or heads_q,
         return_lse=lse,
         **options,
     )

@@ -14,7 +14,7 @@ from amdattn.op.signatures import rest_as
 from amdattn.ops.attention import select
 from amdattn.ops.attention.call import run
 from amdattn.ops.attention.execution import AttentionPlan
-from amdattn.ops.attention.options import Options
+from amdattn.ops.attention.options import Arguments
 from amdattn.ops.attention.plans import planned
 from amdattn.ops.attention.problem import AttentionProblem
 
@@ -121,22 +121,11 @@ def flash_attn_func(
     """
     handle = runtime.stream_handle(stream)
     views = as_view(q, "q", handle), as_view(k, "k", handle), as_view(v, "v", handle)
-    return run(
-        q,
-        views,
-        layout,
-        handle,
-        Options(
-            softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
-        ),
-        out=out,
-        lse=lse,
-        return_lse=return_lse,
-        return_attn_probs=return_attn_probs,
-        sinks=sinks,
-        alibi_slopes=alibi_slopes,
-        deterministic=deterministic,
+    asked = Arguments(
+        *(dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic),
+        *(return_attn_probs, return_lse, sinks, top_left, round_mode, num_splits, out, lse, stream),
     )
+    return run(q, views, layout, asked, handle)
 
 
 @rest_as(flash_attn_func, "k", "v", "layout")
@@ -232,17 +221,7 @@ def supports(*, device: DeviceProps | str) -> tuple[select.Member, ...]: ...
 
 
 @overload
-def supports(
-    batch: int,
-    seqlen_q: int,
-    seqlen_kv: int,
-    num_heads_q: int,
-    num_heads_kv: int,
-    head_dim: int,
-    *,
-    device: DeviceProps | str,
-    **options: Any,
-) -> Support: ...
+def supports(*sizes: int, device: DeviceProps | str, **options: Any) -> Support: ...
 
 
 def supports(*sizes: int, device: DeviceProps | str, **options: Any) -> Any:

@@ -49,7 +49,10 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
         if self._base is not None:  # only k and v have other shapes
             base = self._base.specs(variant)
             sums = dataclasses.replace(base["cu_seqlens_kv"], host_check=self._key_sums)
-            keys = {name: self._with_keys(base[name]) for name in _OF_KEYS}
+            keys = {
+                name: dataclasses.replace(base[name], shape=self._shape_of_keys(base[name]))
+                for name in _OF_KEYS
+            }
             return {**base, **keys, "cu_seqlens_kv": sums}
         p = self.problem
         layout = VARLEN_LAYOUT if p.varlen else variant
@@ -141,10 +144,6 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
     @property
     def _num_keys(self) -> int:
         return self.problem.total_kv or self.problem.seqlen_kv
-
-    def _with_keys(self, of_base: OperandSpec) -> OperandSpec:
-        """What k or v must be, of what that of the plan with other keys must be."""
-        return dataclasses.replace(of_base, shape=self._shape_of_keys(of_base))
 
     def _shape_of_keys(self, of_base: OperandSpec) -> tuple[int, ...]:
         seq, shape = of_base.axes.index("seq"), of_base.shape

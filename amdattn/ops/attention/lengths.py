@@ -16,40 +16,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SumsOfLengths:
-    """Reads sums of lengths of so many rows, no length above `longest`."""
+    """Sees ``cu_seqlens`` as int32 without gaps, on the device of q, if it is on one.
+
+    Of a list, or of an array of int32 or int64; on the host of any integers. Those on the host are
+    read once, checked, and copied to the device if need be. Of 64 bits on a device what is below 0
+    or beyond the rows becomes these.
+
+    Attributes
+    ----------
+    total, longest : int
+        Rows that there are, and the greatest length that the caller promises.
+    """
 
     total: int
     longest: int
 
-    def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
-        """As int32 without gaps."""
-        return lengths_view(array, label, self.total, self.longest, ordinal, stream)
-
-
-def lengths_view(
-    sums: Any, name: str, total: int, longest: int, ordinal: int | None, stream: int
-) -> View:
-    """See ``cu_seqlens`` as int32 without gaps, on the device of q, if it is on one.
-
-    Parameters
-    ----------
-    sums : list or tuple of int, or array of int32 or int64; on the host of any integers
-        Those on the host are read once, checked, and copied to the device if need be. Of 64 bits on
-        a device what is below 0 or beyond the rows becomes these.
-    total, longest : int
-        Rows that there are, and the greatest length that the caller promises.
-    """
-    view = as_view(private(sums, name, nested=False), name, stream)
-    is_integer = view.dtype.name.startswith(("int", "uint"))
-    if len(view.shape) != 1 or view.shape[0] < 1 or not is_integer:
-        raise ValueError(
-            f"{name} has shape {view.shape} and dtype {view.dtype.name}; it must be int32 or int64 "
-            "of shape (num_sequences + 1,)"
-        )
-    if view.array is None:
-        return on_device(view, name, stream, 0, total)
-    check_sums(view.array, name, total, longest)
-    return placed(view.array, name, ordinal, stream)
+    def __call__(self, sums: Any, name: str, ordinal: int | None, stream: int) -> View:
+        """The view of them."""
+        view = as_view(private(sums, name, nested=False), name, stream)
+        is_integer = view.dtype.name.startswith(("int", "uint"))
+        if len(view.shape) != 1 or view.shape[0] < 1 or not is_integer:
+            raise ValueError(
+                f"{name} has shape {view.shape} and dtype {view.dtype.name}; it must be int32 or "
+                "int64 of shape (num_sequences + 1,)"
+            )
+        if view.array is None:
+            return on_device(view, name, stream, 0, self.total)
+        check_sums(view.array, name, self.total, self.longest)
+        return placed(view.array, name, ordinal, stream)
 
 
 def check_sums(sums: NDArray[Any], name: str, total: int, longest: int) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-import math
 from dataclasses import dataclass
 from typing import Any
 
 from amdattn import scalars
-from amdattn.dtypes import as_dtype
-from amdattn.scalars import FLOAT32_MAX, INT32_MAX, LOG2_E
+from amdattn.ops.attention.facts import SIZES, AttentionFacts
+from amdattn.scalars import INT32_MAX
 
 # Order of the three strided axes of an attention tensor; head_dim is always last, with stride 1.
 LAYOUTS: dict[str, tuple[str, ...]] = {
@@ -22,19 +20,9 @@ LABELS = {"o": "out", "cu_seqlens_kv": "cu_seqlens_k"}  # what callers call oper
 ROUND_MODES = ("rtne", "rtna", "rtz")
 GATHERS = ("", "k", "v", "kv")
 
-_COUNTS = (
-    "batch",
-    "seqlen_q",
-    "seqlen_kv",
-    "num_heads_q",
-    "num_heads_kv",
-    "head_dim",
-    "head_dim_v",
-)
 
-
-@dataclass(frozen=True)  # without slots, which would make copies slow
-class AttentionProblem:
+@dataclass(frozen=True)
+class AttentionProblem(AttentionFacts):
     """softmax(softmax_scale * Q @ K^T + mask) @ V for every batch and head.
 
     Parameters
@@ -76,18 +64,6 @@ class AttentionProblem:
         A malformed value. Whether a kernel exists is decided later.
     """
 
-    batch: int
-    seqlen_q: int
-    seqlen_kv: int
-    num_heads_q: int
-    num_heads_kv: int
-    head_dim: int
-    head_dim_v: int = 0
-    dtype: str = "bfloat16"
-    softmax_scale: float | None = None
-    causal: bool = False
-    window_size: tuple[int, int] = (-1, -1)
-    softcap: float = 0.0
     dropout_p: float = 0.0
     round_mode: str = "rtne"
     num_splits: int = 0
@@ -100,69 +76,30 @@ class AttentionProblem:
     gaps: int = 0
 
     def __post_init__(self) -> None:
-        def put(name: str, value: object) -> None:
-            object.__setattr__(self, name, value)
-
-        # What is right already stays: problems are made for every step of decoding.
-        for name in _COUNTS:
-            count = getattr(self, name)
-            if type(count) is int and 1 <= count <= INT32_MAX:
-                continue
-            count = scalars.integer(name, count)
-            if name == "head_dim_v" and count == 0:
-                count = self.head_dim
-            if not 1 <= count <= INT32_MAX:
-                empty = " (an empty tensor)" if count == 0 else ""
-                raise ValueError(f"{name}={count}{empty} must be in 1..{INT32_MAX}")
-            put(name, count)
-        if self.num_heads_q % self.num_heads_kv:
-            raise ValueError(
-                f"num_heads_kv={self.num_heads_kv} must divide num_heads_q={self.num_heads_q}"
-            )
-        put("dtype", as_dtype(self.dtype).name)
-        for name in ("causal", "return_lse", "top_left", "sinks"):
-            if type(getattr(self, name)) is not bool:
-                put(name, scalars.boolean(name, getattr(self, name)))
+        super().__post_init__()
+        self._flags("return_lse", "top_left", "sinks")
         for name in ("total_q", "total_kv"):
-            total = getattr(self, name)
-            if type(total) is not int or not 0 <= total <= INT32_MAX:
-                put(name, total := scalars.integer(name, total))
-            if not 0 <= total <= INT32_MAX:
-                raise ValueError(f"{name}={total} must be in 0..{INT32_MAX}")
+            self._count(name, 0)
         if (self.total_q == 0) != (self.total_kv == 0):
             raise ValueError(
                 f"total_q={self.total_q} and total_kv={self.total_kv} must both be 0 or both not"
             )
-        put("gaps", scalars.integer("gaps", self.gaps))
+        self._put("gaps", scalars.integer("gaps", self.gaps))
         if not 0 <= self.gaps < (self.batch if self.varlen else 1):
             raise ValueError(
                 f"gaps={self.gaps} must be less than batch={self.batch}, and 0 without total_q"
             )
-        put("softcap", scalars.number("softcap", self.softcap))
-        put("dropout_p", scalars.number("dropout_p", self.dropout_p))
-        put("num_splits", scalars.integer("num_splits", self.num_splits))
-        window = scalars.window("window_size", self.window_size)
-        if min(window) < -1:
-            raise ValueError(f"window_size={window} must be >= -1 on each side (-1 means none)")
-        put("window_size", window)
-        if self.softmax_scale is None:
-            put("softmax_scale", 1.0 / math.sqrt(self.head_dim))
-        else:
-            put("softmax_scale", scalars.number("softmax_scale", self.softmax_scale))
-        if abs(self.softmax_scale_log2) > FLOAT32_MAX:
-            raise ValueError(f"softmax_scale={self.softmax_scale} times log2(e) overflows float32")
+        self._put("dropout_p", scalars.number("dropout_p", self.dropout_p))
         if not 0.0 <= self.dropout_p < 1.0:
             raise ValueError(f"dropout_p={self.dropout_p} must be in [0, 1)")
-        if self.softcap < 0.0:
-            raise ValueError(f"softcap={self.softcap} must be >= 0 (0 means none)")
+        self._put("num_splits", scalars.integer("num_splits", self.num_splits))
         if self.num_splits < 0:
             raise ValueError(f"num_splits={self.num_splits} must be >= 0 (0 lets the plan choose)")
-        put("gather", scalars.word("gather", self.gather))
-        put("round_mode", scalars.word("round_mode", self.round_mode))
-        if self.gather not in GATHERS:
-            raise ValueError(f"gather={self.gather!r} must be one of {GATHERS}")
-        if self.round_mode not in ROUND_MODES:
-            raise ValueError(f"round_mode={self.round_mode!r} must be one of {ROUND_MODES}")
+        for name, words in (("gather", GATHERS), ("round_mode", ROUND_MODES)):
+            word = scalars.word(name, getattr(self, name))
+            if word not in words:
+                raise ValueError(f"{name}={word!r} must be one of {words}")
+            self._put(name, word)
 
     def with_keys(self, seqlen_kv: int) -> AttentionProblem:
         """The same of so many keys, of sequences of one length; nothing else is checked again."""
@@ -180,38 +117,14 @@ class AttentionProblem:
             f"seqlen_kv={self.seqlen_kv} num_heads_q={self.num_heads_q} "
             f"num_heads_kv={self.num_heads_kv} head_dim={self.head_dim} "
             f"head_dim_v={self.head_dim_v} softmax_scale={self.softmax_scale:.6g} "
-            f"causal={self.causal}{self._options_text}"
+            f"causal={self.causal}{self._unusual_text(_IN_TEXTS)}"
         )
 
     @property
     def brief(self) -> str:
         """Sizes and what is less usual."""
-        dims = f"{self.head_dim}" + f"/{self.head_dim_v}" * (self.head_dim_v != self.head_dim)
-        return (
-            f"{self.dtype} b{self.batch} sq{self.seqlen_q} skv{self.seqlen_kv} "
-            f"h{self.num_heads_q}/{self.num_heads_kv} d{dims}{' causal' * self.causal}"
-            f"{self._options_text}"
-        )
-
-    @property
-    def _options_text(self) -> str:
-        """The less usual facts that differ from what they default to."""
-        return "".join(
-            f" {field.name}={getattr(self, field.name)}"
-            for field in dataclasses.fields(self)
-            if field.name in _LESS_USUAL and getattr(self, field.name) != field.default
-        )
-
-    @property
-    def softmax_scale_log2(self) -> float:
-        """softmax_scale * log2(e): the kernels exponentiate in base 2."""
-        assert self.softmax_scale is not None
-        return self.softmax_scale * LOG2_E
-
-    @property
-    def softcap_log2(self) -> float:
-        """`softcap` in base 2: times log2(e)."""
-        return self.softcap * LOG2_E
+        causal = " causal" * self.causal
+        return f"{self.dtype} {self._sizes_text}{causal}{self._unusual_text(_IN_TEXTS)}"
 
     @property
     def varlen(self) -> bool:
@@ -365,7 +278,4 @@ def attention_problem(
     )
 
 
-_LESS_USUAL = (
-    *("window_size", "softcap", "round_mode", "num_splits", "return_lse", "top_left", "sinks"),
-    *("total_q", "total_kv", "gather", "gaps"),
-)
+_IN_TEXTS = frozenset((*SIZES, "dtype", "softmax_scale", "causal"))

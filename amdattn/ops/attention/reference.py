@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from amdattn import scalars
 from amdattn.dtypes import BFLOAT16
 from amdattn.op.comparison import largest
+from amdattn.op.signatures import rest_as
 from amdattn.ops.attention.problem import axis_order
 
 # Of the error that a plain bfloat16 pipeline makes on the same data.
@@ -50,35 +51,20 @@ def attention(
         Natural log. A row whose scores are all -inf has out 0 and lse -inf; a NaN or +inf score
         makes both NaN.
     """
-    window = (window_size[0], 0 if causal else window_size[1])
+    arrays = q, k, v, softmax_scale, layout
     return _attention(
-        *(q, k, v, softmax_scale, layout, np.float64, _identity, window, sinks, softcap, top_left)
+        *(np.float64, lambda x: x, *arrays, causal, window_size, sinks, softcap, top_left)
     )
 
 
-def attention_rounded(
-    q: NDArray[Any],
-    k: NDArray[Any],
-    v: NDArray[Any],
-    softmax_scale: float | None = None,
-    layout: str = "bshd",
-    *,
-    causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
-    sinks: NDArray[Any] | None = None,
-    softcap: float = 0.0,
-    top_left: bool = False,
-) -> NDArray[np.float32]:
+@rest_as(attention)
+def attention_rounded(*arrays: Any, **options: Any) -> NDArray[np.float32]:
     """The same in float32, rounding scores, probabilities and result to bfloat16.
 
     This is what an unfused pipeline of bfloat16 array operations computes: an error of this size
     is the price of the format, not of a kernel.
     """
-    window = (window_size[0], 0 if causal else window_size[1])
-    found: NDArray[np.float32] = _attention(
-        *(q, k, v, softmax_scale, layout, np.float32, _round_bfloat16, window, sinks, softcap),
-        top_left,
-    )[0]
+    found: NDArray[np.float32] = _attention(np.float32, _round_bfloat16, *arrays, **options)[0]
     return found
 
 
@@ -92,27 +78,25 @@ def lse_tolerance(expected: NDArray[Any], head_dim: int) -> float:
     return FLOAT32_EPSILON * head_dim * max(1.0, largest(expected))
 
 
-def _identity(x: NDArray[Any]) -> NDArray[Any]:
-    return x
-
-
 def _round_bfloat16(x: NDArray[Any]) -> NDArray[Any]:
     return x.astype(BFLOAT16.numpy()).astype(np.float32)
 
 
 def _attention(
+    dtype: type[np.floating[Any]],
+    rounded: Any,
     q: NDArray[Any],
     k: NDArray[Any],
     v: NDArray[Any],
-    softmax_scale: float | None,
-    layout: str,
-    dtype: type[np.floating[Any]],
-    rounded: Any,
-    window: tuple[int, int] = (-1, -1),
+    softmax_scale: float | None = None,
+    layout: str = "bshd",
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
     sinks: NDArray[Any] | None = None,
     softcap: float = 0.0,
     top_left: bool = False,
 ) -> tuple[NDArray[Any], NDArray[Any]]:
+    window = (window_size[0], 0 if causal else window_size[1])
     axis_order(layout)  # refuses an unknown layout
     order = _TO_BSHD[layout]
     q, k, v = (np.asarray(x).transpose(order) for x in (q, k, v))
@@ -130,9 +114,8 @@ def _attention(
                 scores = q[b, rows, h].astype(dtype) @ keys.T * dtype(scale)
                 if softcap:
                     scores = softcap * np.tanh(scores / softcap)
-                first = start + (
-                    0 if top_left else k.shape[1] - seqlen_q
-                )  # the key on the diagonal
+                # The key on the diagonal.
+                first = start + (0 if top_left else k.shape[1] - seqlen_q)
                 scores[~seen(first, len(scores), len(keys), window)] = -np.inf
                 sink = -np.inf if sinks is None else float(sinks[h])
                 out[b, rows, h], lse[b, h, rows] = _softmax_rows(
@@ -153,12 +136,10 @@ def _softmax_rows(
     scores: NDArray[Any], values: NDArray[Any], rounded: Any, sink: Any
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     with np.errstate(invalid="ignore", divide="ignore"):
-        top = np.maximum(scores.max(axis=1, keepdims=True), sink)  # NaN wins
-        shifted = scores - np.where(top == -np.inf, scores.dtype.type(0), top)
-        weights = np.exp(shifted)  # +inf - +inf is NaN: a +inf score poisons its row
-        total = weights.sum(axis=1, keepdims=True) + np.exp(
-            sink - np.where(top == -np.inf, scores.dtype.type(0), top)
-        )
+        top = np.maximum(scores.max(axis=1, keepdims=True, initial=-np.inf), sink)  # NaN wins
+        base = np.where(top == -np.inf, scores.dtype.type(0), top)
+        weights = np.exp(scores - base)  # +inf - +inf is NaN: a +inf score poisons its row
+        total = weights.sum(axis=1, keepdims=True) + np.exp(sink - base)
         masked = total == 0.0
         safe = np.where(masked, 1.0, total)
         out = rounded(rounded(weights / safe) @ values)

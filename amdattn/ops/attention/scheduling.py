@@ -83,14 +83,7 @@ class Schedule:
 
     def launches(self, kernels: Callable[[str], KernelSpec]) -> list[Launch]:
         """That which writes it; `kernels` has the kernel of an operation."""
-        return [self._launch(kernels(SCHEDULE))]
-
-    @property
-    def merge_arguments(self) -> Mapping[str, Argument]:
-        """Of the kernel that merges parts, where they are not those of the attention kernel."""
-        return {"cu_seqlens_q": Address(MERGES)}
-
-    def _launch(self, kernel: KernelSpec) -> Launch:
+        kernel = kernels(SCHEDULE)
         kernel.check_grid(SCHEDULE_GRID)
         p, props, of = self.problem, self.props, self.kernel
         edges = sum(side >= 0 for side in p.window)
@@ -120,10 +113,13 @@ class Schedule:
             "merge_clk": merge - launch_clk,
             "partial_clk": merge_clk(of, 1, props) - merge,
         }
-        args = kernel.kernarg.filled(values)
-        return Launch(
-            kernel, (1, 1, 1), args, frozenset({region.name for region in self.regions()})
-        )
+        written = frozenset({region.name for region in self.regions()})
+        return [Launch(kernel, (1, 1, 1), kernel.kernarg.filled(values), written)]
+
+    @property
+    def merge_arguments(self) -> Mapping[str, Argument]:
+        """Of the kernel that merges parts, where they are not those of the attention kernel."""
+        return {"cu_seqlens_q": Address(MERGES)}
 
     def arguments(self, inverse: tuple[int, int]) -> Mapping[str, Argument]:
         """What the attention kernel takes instead of lengths; `inverse` is that of `heads`."""
@@ -172,22 +168,13 @@ def schedule_for(
         least = max(tiles * heads * parts * of_mean / slots(props), of_longest)
         if without <= least + (find_clk if order else launch_clk):
             return None
-    return order or _schedule(p, kernel, props, heads, tiles, parts)
-
-
-def _schedule(
-    problem: AttentionProblem,
-    kernel: KernelSpec,
-    props: DeviceProps,
-    heads: int,
-    tiles: int,
-    parts: int,
-) -> Schedule:
+    if order:
+        return order
     partials = 0
-    if problem.num_splits > 1:
+    if p.num_splits > 1:
         partials = tiles * parts
     elif parts > 1:
         partials = min(tiles * parts, _ROUNDS_OF_PARTS * slots(props) // heads)
         if partials < 2:
             parts, partials = 1, 0
-    return Schedule(problem, kernel, props, heads, tiles, parts, partials)
+    return Schedule(p, kernel, props, heads, tiles, parts, partials)

@@ -39,13 +39,19 @@ def tile_heads(kernel: KernelSpec, problem: AttentionProblem) -> int:
 
 
 ANY = "any"  # as a constraint: the argument is free
-# Arguments of an attention problem of which a kernel lists the values that it takes, or ANY.
-_LISTED = (
-    *("causal", "window_size", "dropout_p", "round_mode", "return_lse", "sinks", "varlen"),
-    "top_left",
-)
 _SIZES = {"head_dim": "head_dims", "head_dim_v": "head_dims_v"}
 _LIMITED = ("batch", "seqlen_q", "seqlen_kv", "num_heads_q", "num_splits")
+_NOT_LISTED = {
+    *(*_SIZES, *_LIMITED, "num_heads_kv", "dtype", "softmax_scale", "softcap"),
+    *("total_q", "total_kv", "gaps", "gather"),
+}
+# All other arguments of a problem, by default: a kernel lists the values that it takes, or ANY. One
+# that says nothing of them takes the default.
+_LISTED = {"varlen": False} | {
+    field.name: field.default
+    for field in dataclasses.fields(AttentionProblem)
+    if field.name not in _NOT_LISTED
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +74,7 @@ def members(rows: Sequence[KernelSpec], props: DeviceProps) -> tuple[Member, ...
             low, high, step = row.accepts[sizes]
             takes[argument] = range(low, high + 1, step)
         for argument in _LISTED:
-            allowed = row.accepts[argument]
+            allowed = _listed(row, argument)
             takes[argument] = ANY if allowed == ANY else tuple(allowed)
         for argument in _LIMITED:
             lowest = _lowest(argument)
@@ -77,6 +83,10 @@ def members(rows: Sequence[KernelSpec], props: DeviceProps) -> tuple[Member, ...
         takes["gqa"] = row.accepts["gqa"]
         found.append(Member(row.name, MappingProxyType(takes)))
     return tuple(found)
+
+
+def _listed(kernel: KernelSpec, argument: str) -> Any:
+    return kernel.accepts[argument] if argument in kernel.accepts else (_LISTED[argument],)
 
 
 def _lowest(argument: str) -> int:
@@ -97,7 +107,7 @@ def mismatches(kernel: KernelSpec, problem: AttentionProblem) -> list[Mismatch]:
         low, high, step = kernel.accepts[sizes]
         require(argument, getattr(problem, argument), range(low, high + 1, step))
     for argument in _LISTED:
-        allowed = kernel.accepts[argument]
+        allowed = _listed(kernel, argument)
         if allowed == ANY or (argument == "top_left" and problem.window == (-1, -1)):
             continue
         if argument == "window_size":

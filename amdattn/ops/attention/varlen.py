@@ -9,11 +9,12 @@ from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import Part, as_view
 from amdattn.device import runtime
 from amdattn.op.signatures import rest_as
-from amdattn.ops.attention.call import refuse, run
+from amdattn.ops.attention.call import run
 from amdattn.ops.attention.dense import parts
-from amdattn.ops.attention.lengths import lengths_view
-from amdattn.ops.attention.options import Options
+from amdattn.ops.attention.lengths import SumsOfLengths
+from amdattn.ops.attention.options import Arguments
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, operand_axes
+from amdattn.ops.cache_attention.calls import CacheArguments
 from amdattn.ops.cache_attention.ragged import attend_pages
 from amdattn.scalars import INT32_MAX
 
@@ -85,27 +86,23 @@ def flash_attn_varlen_func(
         Rows of no sequence are not written, also of an `out` on the host.
     lse : array, float32, (num_heads_q, total_q)
     """
-    options = Options(
-        softmax_scale, causal, window_size, softcap, dropout_p, round_mode, num_splits, top_left
+    asked = Arguments(
+        *(dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic),
+        *(return_attn_probs, return_lse, sinks, top_left, round_mode, num_splits, out, lse, stream),
     )
+    longest = longest_of("max_seqlen_q", max_seqlen_q), longest_of("max_seqlen_k", max_seqlen_k)
     if block_table is not None:
-        refuse("alibi_slopes", alibi_slopes)
-        scalars.boolean("deterministic", deterministic)
-        with_probs = scalars.boolean("return_attn_probs", return_attn_probs)
-        results = attend_pages(
-            *(q, (k, v), (cu_seqlens_q, cu_seqlens_k), seqused_k),
-            (longest_of("max_seqlen_q", max_seqlen_q), longest_of("max_seqlen_k", max_seqlen_k)),
-            *(block_table, options),
-            sinks=sinks,
-            kv_layout=scalars.word("kv_layout", kv_layout),
-            descales=(k_descale, v_descale),
-            max_total_k=max_total_k,
-            out=out,
-            lse=lse,
-            return_lse=scalars.boolean("return_lse", return_lse) or with_probs,
-            stream=runtime.stream_handle(stream),
+        over_cache = CacheArguments(
+            *(q, k, v),
+            cache_seqlens=seqused_k,
+            block_table=block_table,
+            kv_layout=kv_layout,
+            k_descale=k_descale,
+            v_descale=v_descale,
+            cu_seqlens_q=cu_seqlens_q,
+            cu_seqlens_kv=cu_seqlens_k,
         )
-        return (*results, None) if with_probs else results
+        return attend_pages(over_cache, asked, longest, max_total_k)
     for name, value, none in (
         ("kv_layout", kv_layout, "NHD"),
         ("k_descale", k_descale, None),
@@ -117,31 +114,15 @@ def flash_attn_varlen_func(
             raise ValueError(f"{name}={value!r} without block_table; it must be {none!r} there")
     handle = runtime.stream_handle(stream)
     views = as_view(q, "q", handle), as_view(k, "k", handle), as_view(v, "v", handle)
-    longest = longest_of("max_seqlen_q", max_seqlen_q), longest_of("max_seqlen_k", max_seqlen_k)
     lengths = sums_of_lengths((cu_seqlens_q, cu_seqlens_k), longest, views, handle)
-    return run(
-        q,
-        views,
-        VARLEN_LAYOUT,
-        handle,
-        options,
-        out=out,
-        lse=lse,
-        return_lse=return_lse,
-        return_attn_probs=return_attn_probs,
-        sinks=sinks,
-        alibi_slopes=alibi_slopes,
-        deterministic=deterministic,
-        lengths=lengths,
-        longest=at_least_one(longest),
-    )
+    return run(q, views, VARLEN_LAYOUT, asked, handle, lengths, at_least_one(longest))
 
 
 # What only caches in pages have.
-_OF_PAGES = "block_table", "kv_layout", "k_descale", "v_descale", "seqused_k", "max_total_k"
+OF_PAGES = "block_table", "kv_layout", "k_descale", "v_descale", "seqused_k", "max_total_k"
 
 
-@rest_as(flash_attn_varlen_func, "k", "v", *_OF_PAGES)
+@rest_as(flash_attn_varlen_func, "k", "v", *OF_PAGES)
 def flash_attn_varlen_kvpacked_func(q: Any, kv: Any, *rest: Any, **options: Any) -> Any:
     """`flash_attn_varlen_func` with k and v in one array, which are not copied.
 
@@ -154,7 +135,7 @@ def flash_attn_varlen_kvpacked_func(q: Any, kv: Any, *rest: Any, **options: Any)
 
 @rest_as(
     flash_attn_varlen_func,
-    *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k", *_OF_PAGES),
+    *("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "max_seqlen_q", "max_seqlen_k", *OF_PAGES),
 )
 def flash_attn_varlen_qkvpacked_func(
     qkv: Any, cu_seqlens: Any, max_seqlen: int, *rest: Any, **options: Any
@@ -191,12 +172,8 @@ def sums_of_lengths(
 ) -> tuple[View, View]:
     """Those of the rows of q and of k, as int32 views."""
     q, k, v = views
-    axes = operand_axes(q.shape, k.shape, v.shape, VARLEN_LAYOUT)
-    totals = [lengths["seq"] for lengths in axes]
-    seen = [
-        lengths_view(given, name, total, most, q.ordinal, stream)
-        for given, name, total, most in zip(
-            sums, ("cu_seqlens_q", "cu_seqlens_k"), totals, longest, strict=False
-        )
-    ]
-    return seen[0], seen[1]
+    of_q, of_k, _ = operand_axes(q.shape, k.shape, v.shape, VARLEN_LAYOUT)
+    return (
+        SumsOfLengths(of_q["seq"], longest[0])(sums[0], "cu_seqlens_q", q.ordinal, stream),
+        SumsOfLengths(of_k["seq"], longest[1])(sums[1], "cu_seqlens_k", q.ordinal, stream),
+    )

@@ -15,31 +15,41 @@ from amdattn.op.operands import check_output, check_placement, check_shape
 from amdattn.op.outputs import output_view
 from amdattn.ops.attention.call import lifted
 from amdattn.ops.attention.empty import write
-from amdattn.ops.attention.options import Options, is_window
+from amdattn.ops.attention.options import Options, is_window, refuse
 from amdattn.ops.attention_backward.execution import RESULTS, BackwardPlan
 from amdattn.ops.attention_backward.plans import planned_for
 
 _INPUTS = ("dout", "q", "k", "v", "o", "lse")
 
 
-class Gradients(NamedTuple):
-    """What a caller wants of the results: how, of which type, in which arrays."""
+class Arguments(NamedTuple):
+    """What a caller gives besides tensors and their layout, as `flash_attn_backward` takes it."""
 
-    deterministic: bool
-    out_dtype: Any
-    given: tuple[Any, Any, Any, Any]
+    dropout_p: float = 0.0
+    softmax_scale: float | None = None
+    causal: bool = False
+    window_size: tuple[int, int] = (-1, -1)
+    softcap: float = 0.0
+    alibi_slopes: None = None
+    deterministic: bool = False
+    num_splits: int = 0
+    sinks: Any = None
+    dlse: Any = None
+    top_left: bool = False
+    out_dtype: Any = None
+    dq: Any = None
+    dk: Any = None
+    dv: Any = None
+    dsinks: Any = None
+    stream: Any = None
 
 
 def run(
     kind: Any,
     views: tuple[View, ...],
     layout: str,
+    asked: Arguments,
     stream: int,
-    options: Options,
-    gradients: Gradients,
-    *,
-    sinks: Any,
-    dlse: Any,
     lengths: tuple[View, ...] = (),
     longest: tuple[int, int] = (0, 0),
 ) -> tuple[Any, ...]:
@@ -54,6 +64,12 @@ def run(
     lengths, longest
         Of sequences of several lengths: sums of their lengths as int32 views, and the greatest.
     """
+    refuse("alibi_slopes", asked.alibi_slopes)
+    sinks, dlse, given = asked.sinks, asked.dlse, (asked.dq, asked.dk, asked.dv, asked.dsinks)
+    options = Options(
+        *(asked.softmax_scale, asked.causal, asked.window_size, asked.softcap, asked.dropout_p),
+        *("rtne", asked.num_splits, asked.top_left),
+    )
     _, q, k, v, *_ = views
     inputs = dict(zip(_INPUTS, views, strict=True))
     if sinks is not None:
@@ -64,10 +80,10 @@ def run(
     layout = scalars.word("layout", layout)
     if not options.are_plain or not is_window(options.window_size):
         options = options.read()
-    wanted = gradients.out_dtype
+    wanted = asked.out_dtype
     of_gradients = (
         "" if wanted is None else as_dtype(wanted).name,
-        scalars.boolean("deterministic", gradients.deterministic),
+        scalars.boolean("deterministic", asked.deterministic),
         dlse is not None,
     )
     batch = lengths[0].shape[0] - 1 if lengths else 0
@@ -81,8 +97,8 @@ def run(
         *(batch, longest, *options),
     )
     if is_empty:
-        return _of_nothing(plan, kind, inputs, gradients.given, layout, stream)
-    results = plan.execute(kind, (*inputs.values(), *lengths), gradients.given, layout, stream)
+        return _of_nothing(plan, kind, inputs, given, layout, stream)
+    results = plan.execute(kind, (*inputs.values(), *lengths), given, layout, stream)
     return results if sinks is not None else results[:3]
 
 

@@ -6,9 +6,7 @@ from typing import Any
 
 from amdattn.arrays.interchange import as_view
 from amdattn.device import runtime
-from amdattn.ops.attention.call import refuse
-from amdattn.ops.attention.options import Options
-from amdattn.ops.attention_backward.call import Gradients, run
+from amdattn.ops.attention_backward.call import Arguments, run
 
 
 def flash_attn_backward(
@@ -84,19 +82,12 @@ def flash_attn_backward(
     UnsupportedDeviceError, HipError
         The device is of another architecture; a HIP call failed.
     """
-    refuse("alibi_slopes", alibi_slopes)
     handle = runtime.stream_handle(stream)
     given = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
     views = tuple(as_view(x, name, handle) for name, x in given.items())
-    return run(
-        q,
-        views,
-        layout,
-        handle,
-        Options(
-            softmax_scale, causal, window_size, softcap, dropout_p, "rtne", num_splits, top_left
-        ),
-        Gradients(deterministic, out_dtype, (dq, dk, dv, dsinks)),
-        sinks=sinks,
-        dlse=dlse,
+    asked = Arguments(
+        *(dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, deterministic),
+        *(num_splits, sinks, dlse, top_left, out_dtype),
+        *(dq, dk, dv, dsinks, stream),
     )
+    return run(q, views, layout, asked, handle)

@@ -8,6 +8,8 @@ from typing import Any
 from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.device import runtime
 from amdattn.op.choices import planner
+from amdattn.op.signatures import rest_as
+from amdattn.ops.attention.dense import plan_attention
 from amdattn.ops.attention.options import Options
 from amdattn.ops.attention.problem import VARLEN_LAYOUT, AttentionProblem
 from amdattn.ops.attention_backward import planning
@@ -15,14 +17,9 @@ from amdattn.ops.attention_backward.execution import BackwardPlan
 from amdattn.ops.attention_backward.problem import BackwardProblem, backward_problem
 
 
+@rest_as(plan_attention)
 def plan_attention_backward(
-    batch: int,
-    seqlen_q: int,
-    seqlen_kv: int,
-    num_heads_q: int,
-    num_heads_kv: int,
-    head_dim: int,
-    *,
+    *sizes: Any,
     device: DeviceProps | str,
     out_dtype: str = "",
     deterministic: bool = False,
@@ -47,10 +44,7 @@ def plan_attention_backward(
     ------
     UnsupportedProblem, UnsupportedDeviceError, ValueError, TypeError
     """
-    forward = AttentionProblem(
-        *(batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim),
-        **options,
-    )
+    forward = AttentionProblem(*sizes, **options)
     problem = BackwardProblem(forward, out_dtype, deterministic, dlse)
     return planned(problem, as_device_props(device))
 

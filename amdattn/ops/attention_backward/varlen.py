@@ -6,13 +6,14 @@ from typing import Any
 
 from amdattn.arrays.interchange import as_view
 from amdattn.device import runtime
-from amdattn.ops.attention.call import refuse
-from amdattn.ops.attention.options import Options
+from amdattn.op.signatures import rest_as
 from amdattn.ops.attention.problem import VARLEN_LAYOUT
 from amdattn.ops.attention.varlen import at_least_one, longest_of, sums_of_lengths
-from amdattn.ops.attention_backward.call import Gradients, run
+from amdattn.ops.attention_backward.call import Arguments, run
+from amdattn.ops.attention_backward.dense import flash_attn_backward
 
 
+@rest_as(flash_attn_backward, "layout")
 def flash_attn_varlen_backward(
     dout: Any,
     q: Any,
@@ -24,24 +25,7 @@ def flash_attn_varlen_backward(
     cu_seqlens_k: Any,
     max_seqlen_q: int,
     max_seqlen_k: int,
-    *,
-    dropout_p: float = 0.0,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
-    softcap: float = 0.0,
-    alibi_slopes: None = None,
-    deterministic: bool = False,
-    num_splits: int = 0,
-    sinks: Any = None,
-    dlse: Any = None,
-    top_left: bool = False,
-    out_dtype: Any = None,
-    dq: Any = None,
-    dk: Any = None,
-    dv: Any = None,
-    dsinks: Any = None,
-    stream: Any = None,
+    **options: Any,
 ) -> tuple[Any, ...]:
     """Gradients of `flash_attn_varlen_func`.
 
@@ -61,23 +45,10 @@ def flash_attn_varlen_backward(
     dsinks : array, float32, (num_heads_q,)
         With `sinks` only: of all sequences.
     """
-    refuse("alibi_slopes", alibi_slopes)
-    handle = runtime.stream_handle(stream)
+    asked = Arguments(**options)
+    handle = runtime.stream_handle(asked.stream)
     given = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}
     views = tuple(as_view(x, name, handle) for name, x in given.items())
     longest = longest_of("max_seqlen_q", max_seqlen_q), longest_of("max_seqlen_k", max_seqlen_k)
     lengths = sums_of_lengths((cu_seqlens_q, cu_seqlens_k), longest, views[1:4], handle)
-    return run(
-        q,
-        views,
-        VARLEN_LAYOUT,
-        handle,
-        Options(
-            softmax_scale, causal, window_size, softcap, dropout_p, "rtne", num_splits, top_left
-        ),
-        Gradients(deterministic, out_dtype, (dq, dk, dv, dsinks)),
-        sinks=sinks,
-        dlse=dlse,
-        lengths=lengths,
-        longest=at_least_one(longest),
-    )
+    return run(q, views, VARLEN_LAYOUT, asked, handle, lengths, at_least_one(longest))

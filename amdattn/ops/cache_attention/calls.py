@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
+from collections.abc import Mapping
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from amdattn import scalars
@@ -12,6 +13,7 @@ from amdattn.device import runtime
 from amdattn.op.indices import private
 from amdattn.op.operands import check_placement
 from amdattn.op.spec import Specs
+from amdattn.ops.attention.options import is_window, plain_types, read, refuse
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
 from amdattn.ops.cache_attention.indices import COUNTED, check_pages
 from amdattn.ops.cache_attention.kernels import MOST_QUERIES
@@ -25,13 +27,6 @@ _AXES = {
     "rotary_cos": "(positions, rotary_dim / 2)",
     "block_table": "(batch, pages of a sequence)",
 }
-# Types of options in their order: plans are looked up by values, of which True is equal to 1.
-_NUMBER, _OR_NONE = (int, float), (int, float, type(None))
-_PLAIN = frozenset(
-    itertools.product(
-        *(_OR_NONE, (bool,), (tuple,), _NUMBER, (bool,), (int,), (str,), _OR_NONE, _OR_NONE)
-    )
-)
 
 
 class CacheOptions(NamedTuple):
@@ -50,28 +45,19 @@ class CacheOptions(NamedTuple):
     @property
     def are_plain(self) -> bool:
         """Whether a call may be looked up by these values."""
-        window = self.window_size
-        return (*map(type, self),) in _PLAIN and (
-            len(window) == 2 and type(window[0]) is type(window[1]) is int
-        )
+        return (*map(type, self),) in _PLAIN and is_window(self.window_size)
 
     def read(self) -> CacheOptions:
         """The same as values of Python; TypeError for what is none."""
-        return CacheOptions(
-            scalars.optional_number("softmax_scale", self.softmax_scale),
-            scalars.boolean("causal", self.causal),
-            scalars.window("window_size", self.window_size),
-            scalars.number("softcap", self.softcap),
-            scalars.boolean("rotary_interleaved", self.rotary_interleaved),
-            scalars.integer("num_splits", self.num_splits),
-            self.kv_layout,
-            scalars.optional_number("k_descale", self.k_descale),
-            scalars.optional_number("v_descale", self.v_descale),
-        )
+        return CacheOptions(**read(self))
 
 
-class CacheArrays(NamedTuple):
-    """The operands of a call, by name; None: not given."""
+# Plans are looked up by values, of which True is equal to 1.
+_PLAIN = plain_types(CacheOptions)
+
+
+class CacheArguments(NamedTuple):
+    """What a caller gives, as `flash_attn_with_kvcache` takes it; last what else chunks have."""
 
     q: Any
     k_cache: Any
@@ -84,44 +70,105 @@ class CacheArrays(NamedTuple):
     cache_batch_idx: Any = None
     cache_leftpad: Any = None
     block_table: Any = None
+    softmax_scale: float | None = None
+    causal: bool = False
+    window_size: tuple[int, int] = (-1, -1)
+    softcap: float = 0.0
+    rotary_interleaved: bool = True
+    alibi_slopes: None = None
+    num_splits: int = 0
+    return_softmax_lse: bool = False
+    kv_layout: str = "NHD"
     k_descale: Any = None
     v_descale: Any = None
+    max_seqlen_k: int | None = None
     sinks: Any = None
+    out: Any = None
+    lse: Any = None
+    stream: Any = None
     cu_seqlens_q: Any = None
     cu_seqlens_kv: Any = None
 
-    def check_pairs(self) -> None:
-        """That what comes in pairs does."""
-        for one, other in (("k", "v"), ("rotary_cos", "rotary_sin")):
-            given, missing = (one, other) if getattr(self, other) is None else (other, one)
-            if (getattr(self, one) is None) != (getattr(self, other) is None):
-                raise ValueError(f"{given} was given, but {missing}=None; both must be, or neither")
+    @property
+    def options(self) -> CacheOptions:
+        """What are no arrays."""
+        k, v = self.k_descale, self.v_descale
+        numbers = [None if hasattr(k, "shape") else k, None if hasattr(v, "shape") else v]
+        return CacheOptions(*_options(self), *numbers)
 
-    def split(self, *options: Any) -> tuple[CacheArrays, CacheOptions]:
-        """Without scales that are numbers, which are options."""
-        scales = self.k_descale, self.v_descale
-        if scales[0] is scales[1] is None:
-            return self, CacheOptions._make((*options, None, None))
-        arrays, numbers = zip(
-            *((x, None) if hasattr(x, "shape") else (None, x) for x in scales), strict=True
-        )
-        kept = self._replace(k_descale=arrays[0], v_descale=arrays[1])
-        return kept, CacheOptions._make((*options, *numbers))
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """Those by name, None where none is given; what comes in pairs does."""
+        refuse("alibi_slopes", self.alibi_slopes)
+        found = dict(zip(_ARRAYS, _arrays(self), strict=True))
+        for name in SCALES:
+            if found[name] is not None and not hasattr(found[name], "shape"):
+                found[name] = None  # a number
+        for given, missing in _PAIRS:
+            if found[given] is not None and found[missing] is None:
+                raise ValueError(f"{given} was given, but {missing}=None; both must be, or neither")
+        return found
+
+
+# Of operands that are arrays.
+_TENSORS = ("q", "k_cache", "v_cache", "k", "v", "rotary_cos", "rotary_sin")
+_NEEDED = ("q", "k_cache", "v_cache")
+_PAIRS = (("k", "v"), ("v", "k"), ("rotary_cos", "rotary_sin"), ("rotary_sin", "rotary_cos"))
+_RAGGED_LABELS = {"k_cache": "k", "v_cache": "v"}
+_SHAPED = ("q", "k_cache", "v_cache", "k", "rotary_cos")
+INDICES = ("cache_seqlens", "cache_batch_idx", "cache_leftpad", "block_table")
+SCALES = ("k_descale", "v_descale")
+_SUMS = ("cu_seqlens_q", "cu_seqlens_kv")
+_ARRAYS = (*_TENSORS, *INDICES, *SCALES, "sinks", *_SUMS)
+_READ = (*INDICES, *_SUMS, *SCALES, "k_cache", "v_cache", "sinks")
+# Those of which a problem says whether they are given, by its field.
+_GIVEN = {
+    **{name: name for name in (*INDICES[:3], "sinks")},
+    **{f"{name}s": name for name in SCALES},
+}
+_arrays, _options = attrgetter(*_ARRAYS), attrgetter(*CacheOptions._fields[:-2])
 
 
 class CacheKey(NamedTuple):
     """What of a call its plan depends on."""
 
-    shapes: tuple[tuple[int, ...], ...]
+    shapes: tuple[tuple[int, ...], ...]  # of _SHAPED
     table: tuple[int, ...]
     dtypes: tuple[str, str, str]  # of q, of the cache, of angles or ""
-    given: tuple[bool, ...]
+    given: tuple[bool, ...]  # of _GIVEN
     return_lse: bool
     is_paged: bool
     options: CacheOptions
     longest: int  # keys of a sequence that are declared; 0: none are
     longest_chunk: int = 0  # of chunks of several lengths, whose rows q has
     max_total_kv: int = 0
+
+    @staticmethod
+    def of(
+        tensors: Mapping[str, Any],
+        given: Mapping[str, Any],
+        options: CacheOptions,
+        return_lse: bool,
+        longest: int,
+        *of_ragged: int,
+    ) -> CacheKey:
+        """Of `tensors` with shapes and types, among all arrays of a call."""
+        table = given["block_table"]
+        angles = tensors.get("rotary_cos")
+        return CacheKey(
+            tuple([tensors[name].shape if name in tensors else () for name in _SHAPED]),
+            () if table is None else shape_of_table(table),
+            (
+                *(tensors["q"].dtype.name, tensors["k_cache"].dtype.name),
+                "" if angles is None else angles.dtype.name,
+            ),
+            tuple([given[name] is not None for name in _GIVEN.values()]),
+            return_lse,
+            table is not None,
+            options,
+            longest,
+            *of_ragged,
+        )
 
 
 class CacheCall:
@@ -133,38 +180,22 @@ class CacheCall:
         Of q, the caches, what is appended and angles; after `complete` of all operands.
     """
 
-    def __init__(
-        self,
-        arrays: CacheArrays,
-        options: CacheOptions,
-        return_lse: bool,
-        longest: int,
-        stream: int,
-        of_ragged: tuple[int, int] = (0, 0),
-    ) -> None:
-        """Read what callers give; `of_ragged` are the last of `CacheKey`."""
-        arrays.check_pairs()
+    def __init__(self, asked: CacheArguments, longest: int, *of_ragged: int) -> None:
+        """Read what callers give; the numbers are the last ones of `CacheKey`."""
+        with_lse = scalars.boolean("return_softmax_lse", asked.return_softmax_lse)
+        self.stream = runtime.stream_handle(asked.stream)
+        self._arrays = given = asked.arrays
+        options = asked.options
         if not options.are_plain:
             options = options.read()
-        self._arrays = given = arrays._asdict()
-        self._stream = stream
-        labels = _RAGGED_LABELS if of_ragged[0] else {}
+        labels = _RAGGED_LABELS if of_ragged else {}
         self.views: dict[str, View] = {
-            name: as_view(given[name], labels.get(name, name), stream)
+            name: as_view(given[name], labels.get(name, name), self.stream)
             for name in _TENSORS
             if given[name] is not None or name in _NEEDED
         }
-        q, table = self.views["q"], arrays.block_table
-        self.key = CacheKey(
-            tuple([self.views[name].shape if name in self.views else () for name in SHAPED]),
-            () if table is None else shape_of_table(table),
-            (
-                *(q.dtype.name, self.views["k_cache"].dtype.name),
-                self.views["rotary_cos"].dtype.name if "rotary_cos" in self.views else "",
-            ),
-            tuple([given[name] is not None for name in GIVEN]),
-            *(return_lse, table is not None, options, longest, *of_ragged),
-        )
+        with_lse = with_lse or asked.lse is not None
+        self.key = CacheKey.of(self.views, given, options, with_lse, longest, *of_ragged)
 
     @property
     def ordinal(self) -> int:
@@ -185,23 +216,15 @@ class CacheCall:
             if arrays[name] is not None and name in specs:
                 spec = specs[name]
                 if spec.present and spec.host_check is not None:
-                    read = spec.host_check(arrays[name], spec.title, q.ordinal, self._stream)
+                    read = spec.host_check(arrays[name], spec.title, q.ordinal, self.stream)
                     self.views[name] = read
         check_pages(self._arrays, problem)
 
-
-_TENSORS = ("q", "k_cache", "v_cache", "k", "v", "rotary_cos", "rotary_sin")
-_NEEDED = ("q", "k_cache", "v_cache")
-_RAGGED_LABELS = {"k_cache": "k", "v_cache": "v"}
-SHAPED = ("q", "k_cache", "v_cache", "k", "rotary_cos")
-GIVEN = (
-    *("cache_seqlens", "cache_batch_idx", "cache_leftpad", "sinks"),
-    *("k_descale", "v_descale"),
-)
-_READ = (
-    *("cache_seqlens", "cache_batch_idx", "cache_leftpad", "block_table", "cu_seqlens_q"),
-    *("cu_seqlens_kv", "k_descale", "v_descale", "k_cache", "v_cache", "sinks"),
-)
+    def run(self, plan: Any, asked: CacheArguments) -> Any:
+        """The results of a plan for what was asked."""
+        inputs = tuple([self.views[name] for name in plan.input_names])
+        results = plan.execute(asked.q, inputs, (asked.out, asked.lse), "", self.stream)
+        return results if self.key.return_lse else results[0]
 
 
 def check_axes(key: CacheKey) -> None:
@@ -210,7 +233,7 @@ def check_axes(key: CacheKey) -> None:
     is_ragged = key.longest_chunk > 0
     axes = _AXES | {name: f"({layout.text(key.is_paged)})" for name, layout in layouts.items()}
     axes |= {"q": "(total_q, num_heads_q, head_dim)"} if is_ragged else {}
-    for name, shape in zip((*SHAPED, "block_table"), (*key.shapes, key.table), strict=True):
+    for name, shape in zip((*_SHAPED, "block_table"), (*key.shapes, key.table), strict=True):
         if shape and len(shape) != len(axes[name].split(",")):
             label = _RAGGED_LABELS.get(name, name) if is_ragged else name
             raise ValueError(f"{label} has shape {shape}; it must be {axes[name]}")
@@ -230,7 +253,7 @@ def problem_of(key: CacheKey, fp8: str = BYTES, copies: str = "") -> DecodeProbl
     if k and k[1] == 0:
         raise ValueError(f"k has shape {k}; it must have at least one row a sequence, or be None")
     capacity = k_cache["seq"] * (table[1] if is_paged else 1)
-    named: dict[str, Any] = dict(zip(_GIVEN_FIELDS, given, strict=True))
+    named: dict[str, Any] = dict(zip(_GIVEN, given, strict=True))
     named |= {name: x for name, x in options._asdict().items() if x is not None}
     named |= {
         **{"seqlen_kv": capacity, "num_heads_q": heads, "num_heads_kv": k_cache["head"]},
@@ -253,10 +276,6 @@ def problem_of(key: CacheKey, fp8: str = BYTES, copies: str = "") -> DecodeProbl
     if problem.seqlen_q <= MOST_QUERIES:
         return problem
     return PrefillProblem.of(problem, longest, copies)
-
-
-# Fields of problems that say whether those of GIVEN are.
-_GIVEN_FIELDS = (*GIVEN[:-2], "k_descales", "v_descales")
 
 
 def declared(name: str, most: int | None) -> int:

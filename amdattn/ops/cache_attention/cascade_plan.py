@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 from amdattn.arrays.buffers import View
 from amdattn.device import manifest
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype
 from amdattn.op.plan import Operand
-from amdattn.op.signatures import rest_as
 from amdattn.op.spec import OperandSpec, Specs
 from amdattn.ops.attention.alignment import misalignment
 from amdattn.ops.attention.select import ATTENTION
@@ -21,10 +19,7 @@ from amdattn.ops.cache_attention.cascade_problem import CascadeProblem
 from amdattn.ops.cache_attention.decode_plan import CachePlan, DecodePlan
 from amdattn.ops.cache_attention.indices import IndexCheck
 from amdattn.ops.cache_attention.operands import in_order, operands
-from amdattn.ops.cache_attention.prefill_plan import PrefillPlan
-
-if TYPE_CHECKING:
-    pass
+from amdattn.ops.cache_attention.prefill_plan import PrefillPlan, apart
 
 _PREFIX = ("k_prefix", "v_prefix")
 
@@ -74,14 +69,9 @@ class CascadePlan(CachePlan[CascadeProblem]):
             return wrong.replace(" unless the plan gathers its rows (gather)", "")
         if wrong := self.own.misfit(spec, operand):
             return wrong
-        own, strides = self.problem.own, operand.strides
+        own = self.problem.own
         if spec.name == "q" and not self._copies_queries and own.batch > 1 < own.seqlen_q:
-            whole = own.seqlen_q * strides["seq"]
-            if strides["batch"] != whole:
-                return (
-                    f"batch stride {strides['batch']}, which must be {whole}, seqlen_q times the "
-                    "seq stride unless the plan copies queries (copies)"
-                )
+            return apart(operand.strides, own.seqlen_q, True)
         return ""
 
     @functools.cached_property
@@ -120,23 +110,3 @@ class CascadePlan(CachePlan[CascadeProblem]):
         """Attention over the cache alone, which knows what it asks of operands."""
         kind = PrefillPlan if self.problem.is_chunked else DecodePlan
         return kind.of(own_plan(self.problem.own, self.props, manifest.kernels()))
-
-    @rest_as(DecodePlan.run)
-    def run(
-        self,
-        *arrays: Any,
-        k_prefix: Any = None,
-        v_prefix: Any = None,
-        prefix_table: Any = None,
-        **options: Any,
-    ) -> Any:
-        """Run the plan on arrays of its shapes; parameters and results as `cascade_attention`.
-
-        Parameters
-        ----------
-        workspace : device array, optional
-            Of `new_workspace`, as `GemmPlan.run` takes it. While a graph is captured it must be
-            given.
-        """
-        prefix = {"k_prefix": k_prefix, "v_prefix": v_prefix, "prefix_table": prefix_table}
-        return self._run_on_all(arrays, prefix | options)

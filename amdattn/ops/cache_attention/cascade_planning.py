@@ -5,15 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from amdattn.arch.props import DeviceProps
-from amdattn.device.manifest import KernelSpec, candidates
-from amdattn.op.choices import Choices, KernelChoice, fastest
+from amdattn.device.manifest import KernelSpec
+from amdattn.op.choices import Choices, KernelChoice, fastest, kernel_choices
 from amdattn.op.mismatch import Mismatch
 from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
 from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.attention import planning as attention
-from amdattn.ops.attention.planning import PlannedAttention
+from amdattn.ops.attention.planning import PlannedAttention, TileChoice
 from amdattn.ops.cache_attention import decode_planning as decode, prefill_planning as prefill
 from amdattn.ops.cache_attention.cascade_problem import CascadeProblem, splits_of_tiles
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem, as_problem
@@ -28,6 +29,7 @@ from amdattn.ops.cache_attention.prefill_planning import (
 )
 from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
 
+P = TypeVar("P")
 _FLOAT_BYTES = 4
 # What the ways of attending over a prefix take beside their keys, in launches, and how much faster
 # than the last level cache L2s have the keys of a head: fitted to modelled times.
@@ -41,36 +43,26 @@ def choices(
     problem: CascadeProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[KernelChoice]:
     """Every kernel that merges such results."""
-    found, own = candidates(rows, CASCADE_MERGE, props), problem.own
-    taking = tuple(KernelChoice(row, 0.0) for row in found if row.dtype == own.dtype)
-    rejected = tuple(
-        (row, [Mismatch("dtype", own.dtype, (row.dtype,))])
-        for row in found
-        if row.dtype != own.dtype
-    )
-    return Choices(taking, rejected, rows)
+    return kernel_choices(problem, props, rows, CASCADE_MERGE, _mismatches, lambda *_: 0.0)
+
+
+def _mismatches(kernel: KernelSpec, problem: CascadeProblem) -> list[Mismatch]:
+    dtype = problem.own.dtype
+    return [] if kernel.dtype == dtype else [Mismatch("dtype", dtype, (kernel.dtype,))]
 
 
 def own_plan(
     problem: DecodeProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Plan[DecodeProblem]:
     """Attention over the cache."""
+    given = problem.num_splits
     if isinstance(problem, PrefillProblem):
-        chunked = [
-            dataclasses.replace(problem, num_splits=parts)
-            for parts in splits_of_tiles(problem.num_splits)
-        ]
-        taken = min(
-            (
-                (p, *_best_tiles(prefill.choices(p, props, rows), props, problem.num_splits))
-                for p in chunked
-            ),
-            key=lambda found: found[1].estimated_clk,
-        )
-        return prefill.build(taken[0], props, *taken[1:], True)
-    found = decode.choices(problem, props, rows)
-    found.require(props)
-    return decode.build(problem, props, fastest(found.items), found, True)
+        in_parts = [dataclasses.replace(problem, num_splits=n) for n in splits_of_tiles(given)]
+        chunked, choice, found = _best_tiles(prefill, in_parts, props, rows, given)
+        return prefill.build(chunked, props, choice, found, True)
+    of_few = decode.choices(problem, props, rows)
+    of_few.require(props)
+    return decode.build(problem, props, fastest(of_few.items), of_few, True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +127,8 @@ def build(
 def _prefix(problem: CascadeProblem, props: DeviceProps, rows: Sequence[KernelSpec]) -> _Prefix:
     """By a kernel of decoding if that takes less time: each tile of rows then reads all keys."""
     p, given, kernels = problem, problem.own.num_splits, able(problem.own, rows)
-    forward, tiled, of_tiles = min(
-        (
-            (of_parts, *_best_tiles(attention.choices(of_parts, props, kernels), props, given))
-            for of_parts in map(p.forward, splits_of_tiles(given))
-        ),
-        key=lambda found: found[1].estimated_clk,
-    )
+    in_parts = [p.forward(parts) for parts in splits_of_tiles(given)]
+    forward, tiled, of_tiles = _best_tiles(attention, in_parts, props, kernels, given)
     launch_clk = props.architecture.launch_us * 1e3 * props.peak_clock_ghz
     decoded = None if p.is_chunked else _least_decoding(p, props, rows)
     clk = tiled.estimated_clk + launch_clk * (_TILES_LAUNCHES + (p.prefix_pages > 0))
@@ -155,13 +142,25 @@ def _prefix(problem: CascadeProblem, props: DeviceProps, rows: Sequence[KernelSp
 
 
 def _best_tiles(
-    found: Choices[attention.TileChoice], props: DeviceProps, given_splits: int
-) -> tuple[attention.TileChoice, Choices[attention.TileChoice]]:
-    """Of given parts that which is taken whatever the batch is, else the fastest of this one."""
-    found.require(props)
-    if given_splits:
-        return fastest(found.items), found
-    return min(found.items, key=lambda choice: choice.estimated_clk), found
+    planner: Any,
+    problems: Sequence[P],
+    props: DeviceProps,
+    rows: Sequence[KernelSpec],
+    given_splits: int,
+) -> tuple[P, TileChoice, Choices[TileChoice]]:
+    """Which of problems in several parts takes least, with its tiles, and all that there are.
+
+    Of given parts the tiles that are taken whatever the batch is, else the fastest of this one.
+    """
+    found = []
+    for problem in problems:
+        of_parts: Choices[TileChoice] = planner.choices(problem, props, rows)
+        of_parts.require(props)
+        best = fastest(of_parts.items)
+        if not given_splits:
+            best = min(of_parts.items, key=lambda choice: choice.estimated_clk)
+        found.append((problem, best, of_parts))
+    return min(found, key=lambda one: one[1].estimated_clk)
 
 
 def _least_decoding(
@@ -203,23 +202,14 @@ def _by_decoding(
 ) -> _Prefix:
     p, own = problem, problem.own
     found = decode.build(p.decoded, props, choice, Choices((choice,), (), rows), True)
-    row = own.num_heads_q * own.head_dim_v
-    named = {region.name: f"prefix_{region.name}" for region in found.workspace.regions}
-    operands: dict[str, tuple[str, Mapping[str, Argument]]] = {
-        **{name: (other, {}) for name, other in named.items()},
-        "out": (
-            PREFIX_O,
-            {"batch": 0, "seq": own.num_heads_q * own.head_dim_v, "head": own.head_dim_v},
-        ),
+    width, row = own.head_dim_v, own.num_heads_q * own.head_dim_v
+    operands: Operands = {
+        "out": (PREFIX_O, {"batch": 0, "seq": row, "head": width}),
         "lse": (_LSE, {}),
     }
-    regions = [
-        dataclasses.replace(region, name=named[region.name]) for region in found.workspace.regions
-    ]
-    launches = []
+    queries = []
     if p.copies_queries:
-        launches.append(_queries(p, props, rows, own.num_heads_q))
-        regions.append(_region_of_queries(p))
+        queries.append(_queries(p, props, rows, own.num_heads_q))
         of_query = own.num_heads_q * own.head_dim
         operands["q"] = QUERIES, {"batch": 0, "seq": of_query, "head": own.head_dim}
     elif own.seqlen_q == 1:
@@ -228,21 +218,25 @@ def _by_decoding(
         operands["block_table"] = "prefix_table", {"batch": 0}
     else:
         operands |= {f"{x}_cache": (f"{x}_prefix", {"page": 0}) for x in "kv"}
-    (launch,) = found.launches
+    regions, (launch,) = _of_prefix(found, operands)
     args = {**dict(launch.args), "max_seqlen": p.prefix_len}
     launch = dataclasses.replace(launch, args=tuple(args.items()))
-    launches.append(replaced(launch, operands))
-    width, group = own.head_dim_v, own.group
+    instead = f"tiles of rows, {otherwise_clk:.0f} clk; decoding, {choice.clk:.0f} clk"
     return _Prefix(
-        tuple(launches),
-        tuple(regions),
-        {
-            **dict(found.reasons),
-            "instead": f"tiles of rows, {otherwise_clk:.0f} clk; decoding, {choice.clk:.0f} clk",
-        },
-        {"query": row, "kv": group * width, "member": width},
-        {"query": 1, "kv": group * p.queries, "member": p.queries},
+        (*queries, launch),
+        (*regions, *(_region_of_queries(p) for _ in queries)),
+        {**dict(found.reasons), "instead": instead},
+        {"query": row, "kv": own.group * width, "member": width},
+        {"query": 1, "kv": own.group * p.queries, "member": p.queries},
     )
+
+
+def _of_prefix(found: Plan[Any], operands: Operands) -> tuple[list[Region], list[Launch]]:
+    """The scratch memory of a plan, named apart from that of own keys, and its launches on it."""
+    names = {region.name: f"prefix_{region.name}" for region in found.workspace.regions}
+    named = [dataclasses.replace(one, name=names[one.name]) for one in found.workspace.regions]
+    others: Operands = {**{name: (other, {}) for name, other in names.items()}, **operands}
+    return named, [replaced(launch, others) for launch in found.launches]
 
 
 def _by_tiles(
@@ -262,19 +256,13 @@ def _by_tiles(
         if own.is_quantized:
             regions.append(dataclasses.replace(region_of_scales(own), name=_SCALES))
         launches.append(_gather(p, props, rows))
-    named = {region.name: f"prefix_{region.name}" for region in found.workspace.regions}
-    regions += [
-        dataclasses.replace(region, name=named[region.name]) for region in found.workspace.regions
-    ]
-    operands = {**{name: (other, {}) for name, other in named.items()}, **_operands(p)}
-    launches += [
-        replaced(scaled(launch) if own.is_quantized else launch, operands)
-        for launch in found.launches
-    ]
+    if own.is_quantized:
+        found = dataclasses.replace(found, launches=tuple(map(scaled, found.launches)))
+    of_found, attending = _of_prefix(found, _operands(p))
     width, group = own.head_dim_v, own.group
     return _Prefix(
-        tuple(launches),
-        tuple(regions),
+        (*launches, *attending),
+        (*regions, *of_found),
         {**dict(found.reasons), **why},
         {"query": group * width, "kv": p.queries * group * width, "member": width},
         {"query": group, "kv": p.queries * group, "member": 1},
@@ -294,7 +282,7 @@ def _operands(problem: CascadeProblem) -> Operands:
     def of_heads(name: str, length: int, dim: int) -> tuple[str, Mapping[str, Argument]]:
         return name, {"batch": 0, "seq": dim, "head": length * dim}
 
-    found: dict[str, tuple[str, Mapping[str, Argument]]] = {
+    found: Operands = {
         SCALES: (_SCALES, {}),
         "q": of_heads(QUERIES, rows, own.head_dim),
         "o": of_heads(PREFIX_O, rows, own.head_dim_v),

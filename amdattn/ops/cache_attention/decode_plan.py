@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from amdattn.op.executor import RunnablePlan
@@ -20,7 +19,7 @@ _STRIDE_MULTIPLE = 8
 # A load's offset has rows of 16 keys, chunks and columns of a head: less than 2^30 bytes.
 _MOST_STRIDE = {"seq": 2**25, "column_chunk": 2**23, "column": 2**20, "seq_chunk": 2**25}
 _LOADED = ("q", "k_cache", "v_cache", "k", "v", "out")
-_NOT_READ = ("out", "lse", "workspace", "stream")
+_IN_ORDER = ("q", "k_cache", "v_cache", "k", "v")
 _BY_BLOCKS = ("k_cache", "v_cache", "k", "v")
 
 
@@ -30,30 +29,53 @@ class CachePlan(RunnablePlan[P]):
     result_names: ClassVar[tuple[str, ...]] = ("out", "lse")
     result_labels: ClassVar[tuple[str, ...]] = ("out", "lse")
 
-    def _run_on(
-        self, given: dict[str, Any], out: Any, lse: Any, workspace: Any, stream: Any
+    def run(
+        self,
+        *arrays: Any,
+        out: Any = None,
+        lse: Any = None,
+        workspace: Any = None,
+        stream: Any = None,
+        **operands: Any,
     ) -> Any:
-        """Run on operands by name, in their order."""
+        """Run the plan on arrays of its shapes; parameters and results as of the planned function.
+
+        Parameters
+        ----------
+        *arrays
+            q, k_cache, v_cache, k and v, as `flash_attn_with_kvcache` takes them.
+        workspace : device array, optional
+            Of `new_workspace`, as `GemmPlan.run` takes it. While a graph is captured it must be
+            given if the plan has one.
+        **operands
+            Arrays by name: what else `flash_attn_with_kvcache` takes; cu_seqlens_q and
+            cu_seqlens_k of `flash_attn_varlen_func`, for a plan with `total_q` (cu_seqlens_k for
+            one without `cache_seqlens`, which are what it calls seqused_k); k_prefix, v_prefix and
+            prefix_table of `cascade_attention`.
+        """
         problem: Any = self.problem
-        for name in COUNTED if problem.own.page_size else ():
-            if given.get(name) is not None:
-                given[name] = private(given[name], name)
+        if len(arrays) > len(_IN_ORDER):
+            raise TypeError(f"run() takes {len(_IN_ORDER)} arrays in order, not {len(arrays)}")
+        operands |= dict(zip(_IN_ORDER, arrays, strict=False))
+        if "cu_seqlens_k" in operands:
+            operands["cu_seqlens_kv"] = operands.pop("cu_seqlens_k")
+        given = {spec.name: operands.pop(spec.name, None) for spec in self._inputs}
+        if operands:
+            raise TypeError(f"run() got an unexpected keyword argument {min(operands)!r}")
+        if problem.own.page_size:
+            for name in COUNTED:
+                if given.get(name) is not None:
+                    given[name] = private(given[name], name)
         views, handle = self.views_of(given, stream)
         if problem.own.page_size:
             check_pages(given, problem.own)
         results = self.execute(given["q"], views, (out, lse), "", handle, workspace)
         return results if self.specs()["lse"].present else results[0]
 
-    def _run_on_all(self, arrays: tuple[Any, ...], others: Mapping[str, Any]) -> Any:
-        """Run on all that a caller gives: arrays in their order, others by name."""
-        given = {**dict(zip(_LOADED, arrays, strict=False)), **others}
-        results = [given.get(name) for name in _NOT_READ]
-        return self._run_on({name: given.get(name) for name in self._takes}, *results)
-
     @functools.cached_property
-    def _takes(self) -> tuple[str, ...]:
+    def _inputs(self) -> tuple[OperandSpec, ...]:
         """What callers may give, in the order of the operands."""
-        return tuple(spec.name for spec in self.specs().values() if spec.role != "out")
+        return tuple(spec for spec in self.specs().values() if spec.role != "out")
 
 
 class DecodePlan(CachePlan[DecodeProblem]):
@@ -73,43 +95,6 @@ class DecodePlan(CachePlan[DecodeProblem]):
         if spec.name == "block_table" and not 0 <= step <= INT32_MAX:
             return f"batch stride {step}, which must be in 0..{INT32_MAX} elements"
         return ""
-
-    def run(
-        self,
-        q: Any,
-        k_cache: Any,
-        v_cache: Any,
-        k: Any = None,
-        v: Any = None,
-        *,
-        rotary_cos: Any = None,
-        rotary_sin: Any = None,
-        cache_seqlens: Any = None,
-        cache_batch_idx: Any = None,
-        cache_leftpad: Any = None,
-        block_table: Any = None,
-        sinks: Any = None,
-        k_descale: Any = None,
-        v_descale: Any = None,
-        out: Any = None,
-        lse: Any = None,
-        workspace: Any = None,
-        stream: Any = None,
-    ) -> Any:
-        """Run the plan on arrays of its shapes; parameters, results as `flash_attn_with_kvcache`.
-
-        Parameters
-        ----------
-        workspace : device array, optional
-            Of `new_workspace`, as `GemmPlan.run` takes it. While a graph is captured it must be
-            given if the plan has one.
-        """
-        given = {"q": q, "k_cache": k_cache, "v_cache": v_cache, "k": k, "v": v}
-        given |= {"rotary_cos": rotary_cos, "rotary_sin": rotary_sin}
-        given |= {"cache_seqlens": cache_seqlens, "cache_batch_idx": cache_batch_idx}
-        given |= {"cache_leftpad": cache_leftpad, "block_table": block_table}
-        given |= {"k_descale": k_descale, "v_descale": v_descale, "sinks": sinks}
-        return self._run_on(given, out, lse, workspace, stream)
 
 
 def _misalignment(spec: OperandSpec, operand: Operand) -> str:

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 from amdattn import scalars
 from amdattn.dtypes import FLOAT32, as_dtype
+from amdattn.ops.attention.facts import SIZES, AttentionFacts
 from amdattn.ops.cache_attention.layouts import CHUNK_BYTES, LAYOUTS, layouts_named
-from amdattn.scalars import FLOAT32_MAX, INT32_MAX, LOG2_E
+from amdattn.scalars import INT32_MAX
 
 # Of positions, which kernels add to each other as int32.
 MOST_KEYS = 2**30
 MOST_SPLITS = 128
-_COUNTS = ("batch", "seqlen_q", "seqlen_kv", "num_heads_q", "num_heads_kv", "head_dim")
 # Of elements of 8 bits: float32 has the inverse, and products of scores and it.
 _LEAST_SCALE = 2.0**-60
 # Columns: both halves of what is turned are whole loads of a lane. flash-attn asks for the same.
 ROTARY_STEP = 16
 _OR_NONE = ("seqlen_new", "page_size", "rotary_dim", "rotary_positions")
 _FLAGS = (
-    *("causal", "sinks", "return_lse", "cache_seqlens", "cache_batch_idx", "cache_leftpad"),
+    *("sinks", "return_lse", "cache_seqlens", "cache_batch_idx", "cache_leftpad"),
     *("rotary_interleaved", "k_descales", "v_descales"),
 )
 _RECIPROCAL = 2**32  # over the keys of a page, rounded up, by which kernels find a position's page
 
 
 @dataclass(frozen=True)
-class DecodeProblem:
+class DecodeProblem(AttentionFacts):
     """Attention of a few queries of every sequence over what a cache has of it.
 
     Parameters
@@ -38,12 +36,8 @@ class DecodeProblem:
         Sequences, and queries of each.
     seqlen_kv : int
         Keys that a sequence can have: rows of the cache, or of all pages of a row of the table.
-    num_heads_q, num_heads_kv, head_dim : int
-        `num_heads_kv` divides `num_heads_q`.
-    head_dim_v : int, optional
-        Defaults to `head_dim`.
-    dtype : str
-        Of q and of the result.
+    num_heads_q, num_heads_kv, head_dim, head_dim_v, dtype, softmax_scale
+        As of `AttentionProblem`.
     kv_dtype : str, optional
         Of the cache: `dtype`, which it defaults to, or one of 8 bits.
     kv_layout : {"NHD", "packed", "shuffled"}
@@ -52,8 +46,6 @@ class DecodeProblem:
         Elements of 8 bits stand for so many times their value.
     k_descales, v_descales : bool
         Whether each head has its own instead, which launches read.
-    softmax_scale : float, optional
-        Defaults to ``1 / sqrt(head_dim)``.
     causal, window_size, softcap, sinks
         As `amdattn.flash_attn_func` takes them; the last query is at the last key.
     return_lse : bool
@@ -81,18 +73,6 @@ class DecodeProblem:
         A malformed value. Whether a kernel exists is decided later.
     """
 
-    batch: int
-    seqlen_q: int
-    seqlen_kv: int
-    num_heads_q: int
-    num_heads_kv: int
-    head_dim: int
-    head_dim_v: int = 0
-    dtype: str = "bfloat16"
-    softmax_scale: float | None = None
-    causal: bool = False
-    window_size: tuple[int, int] = (-1, -1)
-    softcap: float = 0.0
     sinks: bool = False
     return_lse: bool = False
     seqlen_new: int = 0
@@ -114,39 +94,12 @@ class DecodeProblem:
     rotary_dtype: str = ""
 
     def __post_init__(self) -> None:
-        def put(name: str, value: object) -> None:
-            object.__setattr__(self, name, value)
-
-        for name in _COUNTS:
-            put(name, _within(name, getattr(self, name), 1))
+        super().__post_init__()
         for name in _OR_NONE:
-            put(name, _within(name, getattr(self, name), 0))
-        put("num_splits", scalars.integer("num_splits", self.num_splits))
-        if not 0 <= self.num_splits <= MOST_SPLITS:
-            raise ValueError(f"num_splits={self.num_splits} must be in 0..{MOST_SPLITS}")
-        put("head_dim_v", _within("head_dim_v", self.head_dim_v or self.head_dim, 1))
-        for name in _FLAGS:
-            put(name, scalars.boolean(name, getattr(self, name)))
-        put("dtype", as_dtype(self.dtype).name)
-        put("kv_dtype", as_dtype(self.kv_dtype or self.dtype, "kv_dtype").name)
-        put("softcap", scalars.number("softcap", self.softcap))
-        if not 0 <= self.softcap <= FLOAT32_MAX:
-            raise ValueError(f"softcap={self.softcap} must be in 0..{FLOAT32_MAX} (0 means none)")
-        put("window_size", scalars.window("window_size", self.window_size))
-        if not -1 <= min(self.window_size) <= max(self.window_size) <= INT32_MAX:
-            raise ValueError(
-                f"window_size={self.window_size} must be in -1..{INT32_MAX} on each side (-1 "
-                "means none)"
-            )
-        scale = self.softmax_scale
-        given = scale is not None
-        put("softmax_scale", scalars.number("softmax_scale", scale) if given else self._scale)
-        if abs(self.softmax_scale_log2) > FLOAT32_MAX:
-            raise ValueError(f"softmax_scale={self.softmax_scale} times log2(e) overflows float32")
-        if self.num_heads_q % self.num_heads_kv:
-            raise ValueError(
-                f"num_heads_kv={self.num_heads_kv} must divide num_heads_q={self.num_heads_q}"
-            )
+            self._count(name, 0)
+        self._count("num_splits", 0, MOST_SPLITS)
+        self._flags(*_FLAGS)
+        self._put("kv_dtype", as_dtype(self.kv_dtype or self.dtype, "kv_dtype").name)
         rows = self.batch * self.num_heads_q * self.seqlen_q * max(1, self.num_splits)
         if rows > INT32_MAX:
             raise ValueError(
@@ -154,15 +107,14 @@ class DecodeProblem:
                 f"be at most {INT32_MAX}"
             )
         self._check_cache()
-        self._check_elements(put)
-        needed = self.batch * self.pages_of_sequence
-        put("num_pages", _within("num_pages", self.num_pages or needed, 1))
+        self._check_elements()
+        self._count("num_pages", 1, default=self.batch * self.pages_of_sequence)
         if self.num_pages < self.batch and not (self.page_size or self.cache_batch_idx):
             raise ValueError(
                 f"k_cache has {self.num_pages} sequences; without cache_batch_idx it must have at "
                 f"least the {self.batch} of q"
             )
-        self._check_rotary(put)
+        self._check_rotary()
 
     def _check_cache(self) -> None:
         """That keys fit, and what goes with pages."""
@@ -186,13 +138,13 @@ class DecodeProblem:
                 "is appended"
             )
 
-    def _check_elements(self, put: Callable[[str, object], None]) -> None:
+    def _check_elements(self) -> None:
         """Of the cache: their scales, and how they lie."""
         for name in ("k_descale", "v_descale"):
             scale = scalars.number(name, getattr(self, name))
             if not _LEAST_SCALE <= scale <= 1 / _LEAST_SCALE:
                 raise ValueError(f"{name}={scale} must be in {_LEAST_SCALE}..{1 / _LEAST_SCALE}")
-            put(name, scale)
+            self._put(name, scale)
             if (scale != 1 or getattr(self, f"{name}s")) and not self.is_quantized:
                 raise ValueError(
                     f"{name} was given, but the cache has elements of type {self.kv_dtype}; it "
@@ -205,11 +157,11 @@ class DecodeProblem:
                 f"{self.chunk}, {CHUNK_BYTES} bytes of {self.kv_dtype}"
             )
 
-    def _check_rotary(self, put: Callable[[str, object], None]) -> None:
+    def _check_rotary(self) -> None:
         """Angles, and whether there are enough of them."""
         dim, positions = self.rotary_dim, self.rotary_positions
         of_angles = self.rotary_dtype if dim and self.rotary_dtype else self.dtype
-        put("rotary_dtype", as_dtype(of_angles, "rotary_dtype").name)
+        self._put("rotary_dtype", as_dtype(of_angles, "rotary_dtype").name)
         if self.rotary_dtype not in (self.dtype, FLOAT32.name):
             raise ValueError(
                 f"rotary_cos has dtype {self.rotary_dtype}; it must be {self.dtype}, that of q, or "
@@ -238,10 +190,7 @@ class DecodeProblem:
 
     # What chunks of queries may have otherwise.
 
-    @property
-    def total_q(self) -> int:
-        """Rows of chunks of several lengths; 0: all have `seqlen_q`."""
-        return 0
+    total_q = 0  # rows of chunks of several lengths; 0: all have `seqlen_q`
 
     @property
     def max_seqlen_kv(self) -> int:
@@ -305,21 +254,6 @@ class DecodeProblem:
         return LAYOUTS[self.kv_layout][name].shape(sizes, self.chunk)
 
     @property
-    def _scale(self) -> float:
-        return 1.0 / math.sqrt(self.head_dim)
-
-    @property
-    def softmax_scale_log2(self) -> float:
-        """Scale of scores whose exponential has base 2."""
-        assert self.softmax_scale is not None
-        return self.softmax_scale * LOG2_E
-
-    @property
-    def group(self) -> int:
-        """Heads of q that share one of the cache."""
-        return self.num_heads_q // self.num_heads_kv
-
-    @property
     def page_keys(self) -> int:
         """Keys of a page, without pages those of a sequence."""
         return self.page_size or self.seqlen_kv
@@ -366,11 +300,6 @@ class DecodeProblem:
         return self.seqlen_kv if left < 0 else min(self.seqlen_kv, left + self.seqlen_q)
 
     @property
-    def itemsize(self) -> int:
-        """Bytes of an element."""
-        return as_dtype(self.dtype).itemsize
-
-    @property
     def text(self) -> str:
         """Every argument."""
         values = ((one.name, getattr(self, one.name)) for one in fields(self))
@@ -380,18 +309,9 @@ class DecodeProblem:
     @property
     def brief(self) -> str:
         """Sizes and what is less usual."""
-        dims = f"{self.head_dim}" + f"/{self.head_dim_v}" * (self.head_dim_v != self.head_dim)
-        others = "".join(
-            f" {one.name}={getattr(self, one.name)}"
-            for one in fields(self)
-            if one.name not in _IN_SIZES and getattr(self, one.name) != one.default
-        )
-        others += f" rotary_dtype={self.rotary_dtype}" * (self.rotary_dtype != self.dtype)
         types = self.dtype + f"/{self.kv_dtype}" * (self.kv_dtype != self.dtype)
-        return (
-            f"{types} b{self.batch} sq{self.seqlen_q} skv{self.seqlen_kv} "
-            f"h{self.num_heads_q}/{self.num_heads_kv} d{dims}{others}"
-        )
+        angles = f" rotary_dtype={self.rotary_dtype}" * (self.rotary_dtype != self.dtype)
+        return f"{types} {self._sizes_text}{self._unusual_text(_USUAL)}{angles}"
 
     @property
     def flops(self) -> int:
@@ -409,10 +329,12 @@ class DecodeProblem:
         return self.batch * (rows * self.itemsize + seen + new) * width
 
 
-_IN_SIZES = {
-    *(*_COUNTS, "head_dim_v", "dtype", "kv_dtype", "rotary_dtype"),
-    *("num_pages", "softmax_scale", "rotary_positions"),
-}
+_USUAL = frozenset(
+    (
+        *(*SIZES, "dtype", "kv_dtype", "rotary_dtype"),
+        *("num_pages", "softmax_scale", "rotary_positions"),
+    )
+)
 
 
 Kind = TypeVar("Kind", bound=DecodeProblem)
@@ -422,11 +344,3 @@ def as_problem(kind: type[Kind], problem: DecodeProblem, **others: Any) -> Kind:
     """What decoding asks for in `problem` as a problem of this kind, with some `others` instead."""
     named = {one.name: getattr(problem, one.name) for one in fields(DecodeProblem)}
     return kind(**{**named, **others})
-
-
-def _within(name: str, value: object, least: int) -> int:
-    found = scalars.integer(name, value)
-    if not least <= found <= INT32_MAX:
-        empty = " (an empty tensor)" if found == 0 else ""
-        raise ValueError(f"{name}={found}{empty} must be in {least}..{INT32_MAX}")
-    return found

@@ -10,8 +10,8 @@ from amdattn.arrays.interchange import like
 from amdattn.device import runtime
 from amdattn.op.colocation import view_colocated
 from amdattn.ops.attention import empty
-from amdattn.ops.cache_attention.calls import CacheArrays, CacheCall, CacheKey
-from amdattn.ops.cache_attention.decode_problem import DecodeProblem
+from amdattn.ops.cache_attention.calls import CacheArguments, CacheCall, CacheKey
+from amdattn.ops.cache_attention.planned import planned_for
 
 
 def has_none(key: CacheKey) -> bool:
@@ -19,52 +19,39 @@ def has_none(key: CacheKey) -> bool:
     return any(0 in shape for shape in (*key.shapes, key.table))
 
 
-def results(
-    again: Callable[..., Any],
-    call: CacheCall,
-    arrays: CacheArrays,
-    given: tuple[Any, Any],
-    planned: Callable[[CacheKey], DecodeProblem],
-    stream: int,
-) -> Any:
+def results(asked: CacheArguments, call: CacheCall, again: Callable[[CacheArguments], Any]) -> Any:
     """What such a call returns, once everything else about it is checked.
 
-    Parameters
-    ----------
-    again
-        Makes the same call of other results and arrays, which are its keywords.
-    given : tuple
-        `out` and `lse` of the caller, or None.
-    planned
-        The problem of a key; raises what is wrong with it.
+    `again` makes the call of other arguments.
     """
-    key = call.key
+    key, views = call.key, call.views
     q, k_cache, v_cache, k, angles = key.shapes
     if k and k[1] == 0:  # nothing is appended
-        v = call.views["v"].shape
+        v = views["v"].shape
         if len(v) != len(k) or v[:3] != k[:3]:
             raise ValueError(
                 f"v has shape {v}; k has {k}, and both must have as many rows and heads"
             )
-        return again(k=None, v=None)
+        return again(asked._replace(k=None, v=None))
     lifted = [_lifted(shape) for shape in (q, k_cache, v_cache, k)]
-    table = _lifted(key.table)
-    problem = planned(key._replace(shapes=(*lifted, angles), table=table))
+    of_one = key._replace(shapes=(*lifted, angles), table=_lifted(key.table))
+    problem = planned_for(call.ordinal, of_one).problem
     if k and 0 in (*k_cache[:2], *key.table[1:]):
         raise ValueError(
             f"k has {k[1]} rows a sequence; k_cache, of shape {k_cache}, has room for 0"
         )
     if k and q[1] == 0 and q[0]:  # keys are appended all the same
-        zeros: Any = host_empty((q[0], 1, *q[2:]), call.views["q"].dtype)
+        zeros: Any = host_empty((q[0], 1, *q[2:]), views["q"].dtype)
         zeros[...] = 0
-        if call.views["q"].on_device:
-            zeros = upload(zeros, runtime.get(call.views["q"].ordinal))
-        again((None, None), q=like(arrays.q, zeros))
-    inputs = {"q": call.views["q"]}
-    if arrays.sinks is not None:
-        inputs["sinks"] = view_colocated(arrays.sinks, "sinks", inputs["q"].ordinal, stream)
+        if views["q"].on_device:
+            zeros = upload(zeros, runtime.get(views["q"].ordinal))
+        again(asked._replace(q=like(asked.q, zeros), out=None, lse=None))
+    inputs = {"q": views["q"]}
+    if asked.sinks is not None:
+        inputs["sinks"] = view_colocated(asked.sinks, "sinks", inputs["q"].ordinal, call.stream)
+    given = asked.out, asked.lse
     found = empty.results(
-        arrays.q, inputs, given, key.return_lse, "bshd", stream, problem.head_dim_v
+        asked.q, inputs, given, key.return_lse, "bshd", call.stream, problem.head_dim_v
     )
     return found if key.return_lse else found[0]
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
 from amdattn import scalars
 from amdattn.arrays.interchange import as_view
-from amdattn.device import runtime
-from amdattn.errors import UnsupportedProblem
+from amdattn.op.signatures import rest_as
 from amdattn.ops.cache_attention import empty
-from amdattn.ops.cache_attention.calls import CacheArrays, CacheCall, CacheKey, declared, problem_of
-from amdattn.ops.cache_attention.cascade_problem import CascadeProblem
-from amdattn.ops.cache_attention.decode_problem import DecodeProblem
+from amdattn.ops.cache_attention.calls import CacheArguments, CacheCall, declared
 from amdattn.ops.cache_attention.layouts import layouts_named
-from amdattn.ops.cache_attention.planned import planned
+from amdattn.ops.cache_attention.planned import planned_for
 from amdattn.ops.cache_attention.prefill_plan import PrefillPlan
-from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
 
 
 def flash_attn_with_kvcache(
@@ -51,11 +46,13 @@ def flash_attn_with_kvcache(
 ) -> Any:
     """Attention of queries of every sequence over a cache, to which keys may be appended.
 
-    Names, order and meaning of the positional parameters are flash-attn's. Of up to 16 queries a
-    sequence one launch appends, turns and attends; of more (chunks of prompts) one appends, turns
-    and copies pages to rows, and others attend. The lengths are read on the device. With int32
-    arrays in device memory a step plans and waits for nothing; results that are not given and
-    scratch memory are of the cache.
+    Names, order and meaning of the positional parameters are flash-attn's. What is not listed here,
+    and errors, are as of `flash_attn_func`.
+
+    Of up to 16 queries a sequence one launch appends, turns and attends; of more (chunks of
+    prompts) one appends, turns and copies pages to rows, and others attend. The lengths are read on
+    the device. With int32 arrays in device memory a step plans and waits for nothing; results that
+    are not given and scratch memory are of the cache.
 
     Parameters
     ----------
@@ -86,25 +83,19 @@ def flash_attn_with_kvcache(
         Position p of sequence b lies in page ``block_table[b, p // page_size]``. Entries of which
         no query sees a key are not looked at; several may name one page. In device memory what no
         page is, such as -1, is not written to, and queries that see a key of it are NaN.
-    softmax_scale : float, optional
-        Defaults to ``1 / sqrt(head_dim)``.
     causal : bool
         Query i sees keys up to ``i + L - seqlen_q`` of the L that there are, appended ones among
         them: the last query all.
     window_size : (int or None, int or None)
         Query i sees `left` keys before and `right` behind that one; -1 or None: all.
-    softcap : float
-        A score s counts as ``softcap * tanh(s / softcap)``; 0: as s.
     rotary_interleaved : bool
         Pairs are channels 2i and 2i + 1; else i and i + rotary_dim / 2.
-    alibi_slopes
-        Must be None.
     num_splits : int
         0: workgroups share the keys of all sequences evenly, by their true lengths. More: every
         tile of queries in as many parts, so that a sequence's result does not depend on the others
         of the call. 1: in one.
     return_softmax_lse : bool
-        Return ``(out, lse)``.
+        Return ``(out, lse)``, as with `lse`.
     kv_layout : {"NHD", "packed", "shuffled"}
         How pages lie. "packed", as vLLM's: k_cache (num_pages, num_heads_kv, head_dim / x,
         page_size, x), x elements being 16 bytes, and v_cache (num_pages, num_heads_kv, head_dim_v,
@@ -118,12 +109,6 @@ def flash_attn_with_kvcache(
     max_seqlen_k : int, optional
         No sequence has more keys, those of k among them: what memory for copies of pages is for,
         which more than 16 queries need. None: as many as the cache has room for.
-    sinks : array, float32, (num_heads_q,), optional
-        A score of every head of a key without a value, as `flash_attn_func` takes it.
-    out, lse : array, optional
-        Written instead of new arrays; `lse` implies `return_softmax_lse`.
-    stream : hipStream_t, optional
-        An int or a hip-python stream; defaults to the default stream.
 
     Returns
     -------
@@ -131,68 +116,36 @@ def flash_attn_with_kvcache(
         Rows that see no key are 0.
     lse : array, float32, (batch, num_heads_q, seqlen_q)
         Natural log of the sum of exponentials, the sink's among them; -inf where nothing is seen.
-
-    Raises
-    ------
-    UnsupportedProblem
-        (a NotImplementedError and ValueError) No kernel does this; the message says what there is.
-    ValueError, TypeError, BufferError
-        Malformed input. Nothing was launched.
-    UnsupportedDeviceError, HipError
-        The device is of another architecture; a HIP call failed.
     """
-    if alibi_slopes is not None:
-        raise UnsupportedProblem("alibi_slopes is not built (have None)")
     return _call(
-        CacheArrays(
+        CacheArguments(
             *(q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx),
-            *(cache_leftpad, block_table, k_descale, v_descale, sinks),
-        ),
-        (softmax_scale, causal, window_size, softcap, rotary_interleaved, num_splits, kv_layout),
-        *(return_softmax_lse, max_seqlen_k, (out, lse), stream),
+            *(cache_leftpad, block_table, softmax_scale, causal, window_size, softcap),
+            *(rotary_interleaved, alibi_slopes, num_splits, return_softmax_lse, kv_layout),
+            *(k_descale, v_descale, max_seqlen_k, sinks, out, lse, stream),
+        )
     )
 
 
+@rest_as(flash_attn_with_kvcache)
 def cascade_attention(
     q: Any,
     k_prefix: Any,
     v_prefix: Any,
     k_cache: Any,
     v_cache: Any,
-    k: Any = None,
-    v: Any = None,
-    rotary_cos: Any = None,
-    rotary_sin: Any = None,
-    cache_seqlens: Any = None,
-    cache_batch_idx: Any = None,
-    cache_leftpad: Any = None,
-    block_table: Any = None,
-    softmax_scale: float | None = None,
-    causal: bool = False,
-    window_size: tuple[int, int] = (-1, -1),
-    softcap: float = 0.0,
-    rotary_interleaved: bool = True,
-    alibi_slopes: None = None,
-    num_splits: int = 0,
-    return_softmax_lse: bool = False,
-    *,
+    *rest: Any,
     prefix_table: Any = None,
     prefix_len: int | None = None,
-    kv_layout: str = "NHD",
-    k_descale: Any = None,
-    v_descale: Any = None,
-    max_seqlen_k: int | None = None,
-    sinks: Any = None,
-    out: Any = None,
-    lse: Any = None,
-    stream: Any = None,
+    **options: Any,
 ) -> Any:
     """Attention over keys that all sequences have first, and over a cache of what each has then.
 
     As `flash_attn_with_kvcache` of caches that all begin with the prefix, of which the keys and
     values are read once for all sequences instead of once for each. Both parts are rounded before
-    they are merged. Parameters that are not listed are as `flash_attn_with_kvcache` takes them, of
-    the cache alone: lengths, pages and rows of angles count from behind the prefix.
+    they are merged. Parameters that are not listed, results and errors are as those of
+    `flash_attn_with_kvcache`, of the cache alone: lengths, pages and rows of angles count from
+    behind the prefix.
 
     Parameters
     ----------
@@ -201,8 +154,6 @@ def cascade_attention(
         behind it, those of k among them.
     k_prefix, v_prefix : array, like q, (prefix_len, num_heads_kv, head_dim or head_dim_v)
         None with `prefix_table`.
-    cache_seqlens : int, or array of int32 or int64, (batch,), optional
-        Keys that the cache has of each sequence: those of the prefix are not among them.
     rotary_cos, rotary_sin : array, like q or float32, (positions, rotary_dim / 2), optional
         Row p is of the pth position behind the prefix: of a table of all positions
         ``rotary_cos[prefix_len:]``.
@@ -216,40 +167,9 @@ def cascade_attention(
         With `prefix_table`: keys of the prefix; None: its pages are full.
     sinks : array, float32, (num_heads_q,), optional
         Counts once.
-
-    Returns
-    -------
-    out : array, like q, (batch, seqlen_q, num_heads_q, head_dim_v)
-    lse : array, float32, (batch, num_heads_q, seqlen_q)
-        Of all keys.
-
-    Raises
-    ------
-    UnsupportedProblem
-        (a NotImplementedError and ValueError) No kernel does this; the message says what there is.
-    ValueError, TypeError, BufferError
-        Malformed input. Nothing was launched.
-    UnsupportedDeviceError, HipError
-        The device is of another architecture; a HIP call failed.
     """
-    if alibi_slopes is not None:
-        raise UnsupportedProblem("alibi_slopes is not built (have None)")
-    rows = {"k_prefix": k_prefix, "v_prefix": v_prefix}
-    for name, x in rows.items():
-        if (x is None) == (prefix_table is None):
-            have = "both were given" if x is not None else "both are None"
-            raise ValueError(
-                f"{name} and prefix_table: {have}; one of them says where the prefix is"
-            )
-    return _call(
-        CacheArrays(
-            *(q, k_cache, v_cache, k, v, rotary_cos, rotary_sin, cache_seqlens, cache_batch_idx),
-            *(cache_leftpad, block_table, k_descale, v_descale, sinks),
-        ),
-        (softmax_scale, causal, window_size, softcap, rotary_interleaved, num_splits, kv_layout),
-        *(return_softmax_lse, max_seqlen_k, (out, lse), stream),
-        Prefix(k_prefix, v_prefix, prefix_table, prefix_len),
-    )
+    asked = CacheArguments(q, k_cache, v_cache, *rest, **options)
+    return _call(asked, Prefix(k_prefix, v_prefix, prefix_table, prefix_len))
 
 
 class Prefix(NamedTuple):
@@ -260,17 +180,21 @@ class Prefix(NamedTuple):
     table: Any
     keys: int | None  # None: all of them
 
-    def sizes(self, call: CacheCall, stream: int) -> tuple[int, int]:
+    def sizes(self, call: CacheCall) -> tuple[int, int]:
         """Keys, and pages that they lie in; of rows the views are added to those of the call."""
+        rows = {"k_prefix": self.k, "v_prefix": self.v}
+        for name, x in rows.items():
+            if (x is None) == (self.table is None):
+                have = "both were given" if x is not None else "both are None"
+                raise ValueError(
+                    f"{name} and prefix_table: {have}; one of them says where the prefix is"
+                )
         if self.table is None:
-            call.views |= {
-                f"{x}_prefix": as_view(getattr(self, x), f"{x}_prefix", stream) for x in "kv"
-            }
-            shape = call.views["k_prefix"].shape
-            rows = shape[0] if shape else 0
-            if self.keys is not None and self.keys != rows:
-                raise ValueError(f"prefix_len={self.keys}, but k_prefix has {rows} rows")
-            return rows, 0
+            call.views |= {name: as_view(x, name, call.stream) for name, x in rows.items()}
+            found: int = (*call.views["k_prefix"].shape, 0)[0]
+            if self.keys not in (None, found):
+                raise ValueError(f"prefix_len={self.keys}, but k_prefix has {found} rows")
+            return found, 0
         pages = _pages_of(self.table)
         layout = layouts_named(call.key.options.kv_layout, True)["k_cache"]
         whole = pages * layout.sizes(call.views["k_cache"].shape)["seq"]
@@ -291,32 +215,12 @@ def _pages_of(table: Any) -> int:
     return int(shape[0])
 
 
-def _call(
-    arrays: CacheArrays,
-    options: tuple[Any, ...],
-    return_lse: Any,
-    max_seqlen_k: int | None,
-    given: tuple[Any, Any],
-    stream: Any,
-    prefix: Prefix | None = None,
-) -> Any:
-    """Plan and run a call; `given` are out and lse of the caller."""
-    with_lse = scalars.boolean("return_softmax_lse", return_lse) or given[1] is not None
-    handle = runtime.stream_handle(stream)
-    seen, asked = arrays.split(*options)
-    call = CacheCall(seen, asked, with_lse, declared("max_seqlen_k", max_seqlen_k), handle)
-    of_prefix = None if prefix is None else prefix.sizes(call, handle)
+def _call(asked: CacheArguments, prefix: Prefix | None = None) -> Any:
+    """Plan and run a call."""
+    call = CacheCall(asked, declared("max_seqlen_k", asked.max_seqlen_k))
+    of_prefix = None if prefix is None else prefix.sizes(call)
     if prefix is None and empty.has_none(call.key):
-
-        def again(given: tuple[Any, Any] = given, **changed: Any) -> Any:
-            others = arrays._replace(**changed)
-            return _call(others, options, with_lse, max_seqlen_k, given, stream)
-
-        def planned_as(key: CacheKey) -> DecodeProblem:
-            found: DecodeProblem = planned_for(call.ordinal, key).problem
-            return found
-
-        return empty.results(again, call, seen, given, planned_as, handle)
+        return empty.results(asked, call, _call)
     plan = planned_for(call.ordinal, call.key, of_prefix)
     own = plan if prefix is None else plan.own
     copies = ""
@@ -328,25 +232,8 @@ def _call(
         copies *= copies != plan.problem.copies
     if copies:
         plan = planned_for(call.ordinal, call.key, of_prefix, copies)
-    specs = plan.specs()
-    call.complete(specs, plan.problem.own)
+    call.complete(plan.specs(), plan.problem.own)
     if prefix is not None and prefix.table is not None:
-        read = specs["prefix_table"].host_check
-        on = call.views["q"].ordinal
-        call.views["prefix_table"] = read(prefix.table, "prefix_table", on, handle)
-    inputs = tuple([call.views[name] for name in plan.input_names])
-    results = plan.execute(arrays.q, inputs, given, "", handle)
-    return results if with_lse else results[0]
-
-
-@functools.lru_cache(maxsize=1024, typed=True)
-def planned_for(
-    ordinal: int, key: CacheKey, of_prefix: tuple[int, int] | None = None, copies: str = ""
-) -> Any:
-    """The plan of a call on a device, by its number; with so many keys and pages of a prefix."""
-    props = runtime.get(ordinal).props
-    own = problem_of(key, props.architecture.fp8, copies)
-    if of_prefix is None:
-        return planned(own, props)
-    of_q = "" if isinstance(own, PrefillProblem) else copies
-    return planned(CascadeProblem(own, *of_prefix, key.return_lse, of_q), props)
+        read, on = plan.specs()["prefix_table"].host_check, call.views["q"].ordinal
+        call.views["prefix_table"] = read(prefix.table, "prefix_table", on, call.stream)
+    return call.run(plan, asked)

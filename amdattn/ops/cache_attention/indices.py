@@ -53,13 +53,17 @@ class IndexCheck:
         if isinstance(array, int) or getattr(array, "shape", None) == ():
             array = _of_all(scalars.integer(label, array), label, self.shape)
         view = as_view(private(array, label), label, stream)
-        self._check_kind(view, label)
+        kind = view.dtype.name
+        if view.shape != self.shape or not kind.startswith(("int", "uint")):
+            raise ValueError(
+                f"{label} has shape {view.shape} and dtype {kind}; it must be int32 or int64 of "
+                f"shape {self.shape}"
+            )
         if view.array is None:
             return on_device(view, label, stream, INT32_MIN, INT32_MAX)
-        host = view.array
-        self._check(host, label)
+        self._check(view.array, label)
         # What no value is asked of may be unused, and more than int32 holds.
-        return placed(host, label, ordinal, stream)
+        return placed(view.array, label, ordinal, stream)
 
     def _check(self, host: NDArray[Any], label: str) -> None:
         if self.most >= 0:
@@ -74,15 +78,13 @@ class IndexCheck:
                 f"the sum of {label} is {found}; it may be {self.total}, as {self.why_total}"
             )
         if self.differ:
-            check_differ(host, label, self.differ)
-
-    def _check_kind(self, view: View, label: str) -> None:
-        name = view.dtype.name
-        if view.shape != self.shape or not name.startswith(("int", "uint")):
-            raise ValueError(
-                f"{label} has shape {view.shape} and dtype {name}; it must be int32 or int64 of "
-                f"shape {self.shape}"
-            )
+            first: dict[int, int] = {}
+            for i, value in enumerate(host.tolist()):
+                if value in first:
+                    raise ValueError(
+                        f"{label}[{i}]={value} is {label}[{first[value]}], too: {self.differ}"
+                    )
+                first[value] = i
 
 
 def check_values(values: NDArray[Any], label: str, most: int, why: str) -> None:
@@ -93,15 +95,6 @@ def check_values(values: NDArray[Any], label: str, most: int, why: str) -> None:
         raise ValueError(
             f"{label}[{', '.join(map(str, at))}]={values[at]} must be in 0..{most}, {why}"
         )
-
-
-def check_differ(values: NDArray[Any], label: str, why: str) -> None:
-    """That no two indices on the host are the same."""
-    first: dict[int, int] = {}
-    for i, value in enumerate(values.tolist()):
-        if value in first:
-            raise ValueError(f"{label}[{i}]={value} is {label}[{first[value]}], too: {why}")
-        first[value] = i
 
 
 # Operands that tell which pages are used.

@@ -26,7 +26,7 @@ MERGE_GRID = "rows_of_all_queries_and_heads"
 MOST_QUERIES = 16  # of a sequence, that kernels of decoding take
 
 # Other operands in place of some, by name, with strides that are not those of the operand.
-Operands = Mapping[str, tuple[str, Mapping[str, Argument]]]
+Operands = dict[str, tuple[str, Mapping[str, Argument]]]
 _ROW_AXES = ("batch", "seq", "head")
 _NUMBERS = (
     *("batch", "seqlen_q", "seqlen_new", "num_heads_q", "num_heads_kv", "group"),

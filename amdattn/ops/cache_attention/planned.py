@@ -7,11 +7,14 @@ from types import MappingProxyType
 from typing import Any
 
 from amdattn.arch.props import DeviceProps, as_device_props
-from amdattn.device import manifest
+from amdattn.device import manifest, runtime
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
 from amdattn.op.choices import fastest
 from amdattn.op.mismatch import Support, all_allowed
+from amdattn.op.signatures import rest_as
+from amdattn.ops.attention.dense import plan_attention
 from amdattn.ops.cache_attention import cascade_planning, decode_planning, prefill_planning
+from amdattn.ops.cache_attention.calls import CacheKey, problem_of
 from amdattn.ops.cache_attention.cascade_plan import CascadePlan
 from amdattn.ops.cache_attention.cascade_problem import CascadeProblem
 from amdattn.ops.cache_attention.decode_plan import DecodePlan
@@ -36,17 +39,21 @@ def planned(problem: Any, props: DeviceProps) -> Any:
     return kind.of(planner.build(problem, props, fastest(found.items), found))
 
 
-def plan_decode(
-    batch: int,
-    seqlen_q: int,
-    seqlen_kv: int,
-    num_heads_q: int,
-    num_heads_kv: int,
-    head_dim: int,
-    *,
-    device: DeviceProps | str,
-    **options: Any,
-) -> DecodePlan:
+@functools.lru_cache(maxsize=1024, typed=True)
+def planned_for(
+    ordinal: int, key: CacheKey, of_prefix: tuple[int, int] | None = None, copies: str = ""
+) -> Any:
+    """The plan of a call on a device, by its number; with so many keys and pages of a prefix."""
+    props = runtime.get(ordinal).props
+    own = problem_of(key, props.architecture.fp8, copies)
+    if of_prefix is None:
+        return planned(own, props)
+    of_q = "" if isinstance(own, PrefillProblem) else copies
+    return planned(CascadeProblem(own, *of_prefix, key.return_lse, of_q), props)
+
+
+@rest_as(plan_attention)
+def plan_decode(*sizes: Any, device: DeviceProps | str, **options: Any) -> DecodePlan:
     """Plan a call of `flash_attn_with_kvcache`. No device is queried or bound.
 
     Parameters
@@ -62,22 +69,12 @@ def plan_decode(
     ------
     UnsupportedProblem, UnsupportedDeviceError, ValueError, TypeError
     """
-    sizes = batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim
     plan: DecodePlan = planned(DecodeProblem(*sizes, **options), as_device_props(device))
     return plan
 
 
-def supports_decode(
-    batch: int,
-    seqlen_q: int,
-    seqlen_kv: int,
-    num_heads_q: int,
-    num_heads_kv: int,
-    head_dim: int,
-    *,
-    device: DeviceProps | str,
-    **options: Any,
-) -> Support:
+@rest_as(plan_decode)
+def supports_decode(*sizes: Any, device: DeviceProps | str, **options: Any) -> Support:
     """Whether a kernel exists for a well-formed problem; parameters as `plan_decode`.
 
     Returns
@@ -85,7 +82,6 @@ def supports_decode(
     Support
         True in a condition if `ok`; else `reason`, and `nearest`: arguments to change.
     """
-    sizes = batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim
     problem, props = DecodeProblem(*sizes, **options), as_device_props(device)
     try:
         found = decode_planning.choices(problem, props, manifest.kernels())
@@ -100,17 +96,8 @@ def supports_decode(
     return Support(True, f"kernel {fastest(found.items).kernel.name}")
 
 
-def plan_prefill(
-    batch: int,
-    seqlen_q: int,
-    seqlen_kv: int,
-    num_heads_q: int,
-    num_heads_kv: int,
-    head_dim: int,
-    *,
-    device: DeviceProps | str,
-    **options: Any,
-) -> PrefillPlan:
+@rest_as(plan_decode)
+def plan_prefill(*sizes: Any, device: DeviceProps | str, **options: Any) -> PrefillPlan:
     """Plan attention of chunks of queries over a cache; parameters and errors as `plan_decode`.
 
     What `flash_attn_with_kvcache` does of more than 16 queries a sequence, and, with `total_q`,
@@ -122,19 +109,15 @@ def plan_prefill(
         The rest of `PrefillProblem`: causal, seqlen_new, page_size, cache_seqlens, total_q,
         max_seqlen_kv, max_total_kv, copies, ...
     """
-    sizes = batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim
     plan: PrefillPlan = planned(PrefillProblem(*sizes, **options), as_device_props(device))
     return plan
 
 
+@rest_as(plan_decode)
 def plan_cascade(
     batch: int,
     seqlen_q: int,
-    seqlen_kv: int,
-    num_heads_q: int,
-    num_heads_kv: int,
-    head_dim: int,
-    *,
+    *sizes: Any,
     prefix_len: int,
     device: DeviceProps | str,
     prefix_pages: int = 0,
@@ -152,8 +135,8 @@ def plan_cascade(
     **options
         The rest of `DecodeProblem`, of more than 16 queries of `PrefillProblem`.
     """
-    sizes = batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim
-    kind = PrefillProblem if seqlen_q > MOST_QUERIES else DecodeProblem
-    problem = CascadeProblem(kind(*sizes, **options), prefix_len, prefix_pages, return_lse)
+    kind: Any = PrefillProblem if seqlen_q > MOST_QUERIES else DecodeProblem
+    own = kind(batch, seqlen_q, *sizes, **options)
+    problem = CascadeProblem(own, prefix_len, prefix_pages, return_lse)
     plan: CascadePlan = planned(problem, as_device_props(device))
     return plan

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
 
 from amdattn.arrays.buffers import View
 from amdattn.device.manifest import KernelSpec
-from amdattn.dtypes import as_dtype
 from amdattn.op.plan import Operand
-from amdattn.op.signatures import rest_as
 from amdattn.op.spec import OperandSpec
 from amdattn.ops.attention.alignment import wrong_for_blocks
 from amdattn.ops.attention.select import ATTENTION
@@ -18,11 +15,19 @@ from amdattn.ops.cache_attention.decode_plan import DecodePlan
 from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
 from amdattn.scalars import INT32_MAX
 
-if TYPE_CHECKING:
-    pass
-
-_INT32 = as_dtype("int32")
 _CACHES = ("k_cache", "v_cache")
+
+
+def apart(strides: Mapping[str, int], seqlen_q: int, is_query: bool) -> str:
+    """Why rows of all sequences are not as far from each other as those of one, or ""."""
+    whole = seqlen_q * strides["seq"]
+    if strides["batch"] == whole:
+        return ""
+    unless = " unless the plan copies queries (copies)" * is_query
+    return (
+        f"batch stride {strides['batch']}, which must be {whole}, seqlen_q times the seq "
+        f"stride{unless}"
+    )
 
 
 class PrefillPlan(DecodePlan):
@@ -39,13 +44,7 @@ class PrefillPlan(DecodePlan):
             return self._unread(strides, spec.shape[-1])
         of_rows = spec.name == "out" or (spec.name == "q" and not p.copies_queries)
         if of_rows and not p.is_ragged and p.batch > 1 < p.seqlen_q:
-            whole = p.seqlen_q * strides["seq"]
-            if strides["batch"] != whole:
-                unless = " unless the plan copies queries (copies)" * (spec.name == "q")
-                return (
-                    f"batch stride {strides['batch']}, which must be {whole}, seqlen_q times the "
-                    f"seq stride{unless}"
-                )
+            return apart(strides, p.seqlen_q, spec.name == "q")
         return ""
 
     def admit(
@@ -131,23 +130,3 @@ class PrefillPlan(DecodePlan):
     @functools.cached_property
     def _forward(self) -> KernelSpec:
         return next(one.kernel for one in self.launches if one.kernel.op == ATTENTION)
-
-    # -- runs ------------------------------------------------------------------------------------
-
-    @rest_as(DecodePlan.run)
-    def run(
-        self, *arrays: Any, cu_seqlens_q: Any = None, cu_seqlens_k: Any = None, **options: Any
-    ) -> Any:
-        """Run the plan on arrays of its shapes; parameters, results as `flash_attn_with_kvcache`.
-
-        Parameters
-        ----------
-        cu_seqlens_q, cu_seqlens_k : array
-            As `flash_attn_varlen_func` takes them, for a plan with `total_q`; `cu_seqlens_k` for
-            one without `cache_seqlens`, which are what it calls seqused_k.
-        workspace : device array, optional
-            Of `new_workspace`, as `GemmPlan.run` takes it. While a graph is captured it must be
-            given.
-        """
-        sums = {"cu_seqlens_q": cu_seqlens_q, "cu_seqlens_kv": cu_seqlens_k}
-        return self._run_on_all(arrays, sums | options)

@@ -156,7 +156,7 @@ def region_of_scales(problem: DecodeProblem) -> Region:
 def _operands(problem: PrefillProblem, reorders_lse: bool) -> Operands:
     """What the forward kernels read and write in place of their operands; strides, if known."""
     p = problem
-    found: dict[str, tuple[str, Mapping[str, Argument]]] = {
+    found: Operands = {
         "o": ("out", {}),
         "k": ("k_cache", {}),
         "v": ("v_cache", {}),

@@ -47,10 +47,6 @@ class PrefillProblem(DecodeProblem):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-
-        def put(name: str, value: object) -> None:
-            object.__setattr__(self, name, value)
-
         for name, default, most in (
             ("total_q", 0, INT32_MAX),
             ("max_seqlen_kv", self.seqlen_kv, self.seqlen_kv),
@@ -58,7 +54,7 @@ class PrefillProblem(DecodeProblem):
             value = scalars.integer(name, getattr(self, name)) or default
             if not 0 <= value <= most:
                 raise ValueError(f"{name}={value} must be in 0..{most} (0 means {default})")
-            put(name, value)
+            self._put(name, value)
         whole = self.batch * self.max_seqlen_kv
         total = scalars.integer("max_total_kv", self.max_total_kv) or whole
         if not 1 <= min(total, whole) <= max(total, whole) <= INT32_MAX:
@@ -66,7 +62,7 @@ class PrefillProblem(DecodeProblem):
                 f"batch={self.batch} times max_seqlen_kv={self.max_seqlen_kv} and max_total_kv="
                 f"{total} must be in 1..{INT32_MAX}"
             )
-        put("max_total_kv", min(total, whole))
+        self._put("max_total_kv", min(total, whole))
         if self.seqlen_new > self.max_seqlen_kv:
             raise ValueError(
                 f"k has {self.seqlen_new} rows a sequence; max_seqlen_kv={self.max_seqlen_kv}"
@@ -81,7 +77,7 @@ class PrefillProblem(DecodeProblem):
             raise ValueError(f"copies={copies!r} must be one of {COPIES}")
         wants_q = "q" in copies or self.rotary_dim > 0
         wants_kv = "kv" in copies or self.must_copy_keys
-        put("copies", "q" * wants_q + "kv" * wants_kv)
+        self._put("copies", "q" * wants_q + "kv" * wants_kv)
 
     @staticmethod
     def of(problem: DecodeProblem, max_seqlen_kv: int = 0, copies: str = "") -> PrefillProblem:

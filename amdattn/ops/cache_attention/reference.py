@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from amdattn.dtypes import as_dtype
+from amdattn.ops.attention.reference import attention
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
 from amdattn.ops.cache_attention.layouts import LAYOUTS
 
@@ -125,29 +126,11 @@ def _sequence(
     k, v = (caches[name][at] for name in ("k", "v"))
     if not p.is_quantized:
         k, v = (x.astype(inputs["q"].dtype) for x in (k, v))
-    leftpad = int(inputs["cache_leftpad"][b]) if p.cache_leftpad else 0
-    position = np.arange(keys)
-    diagonal = (np.arange(p.seqlen_q) + keys - p.seqlen_q)[:, None]
-    left, right = p.window
-    seen = np.broadcast_to(position >= leftpad, (p.seqlen_q, keys))
-    seen = seen & ((left < 0) | (position >= diagonal - left))
-    seen = seen & ((right < 0) | (position <= diagonal + right))
-    out = np.zeros((p.seqlen_q, p.num_heads_q, p.head_dim_v))
-    weighted, lse = np.zeros_like(out), np.full((p.num_heads_q, p.seqlen_q), -np.inf)
-    assert p.softmax_scale is not None
-    for head in range(p.num_heads_q):
-        of_keys, values = (x[:, head // p.group].astype(np.float64) for x in (k, v))
-        scores = q[:, head] @ of_keys.T * p.softmax_scale
-        if p.softcap:
-            scores = p.softcap * np.tanh(scores / p.softcap)
-        scores = np.where(seen, scores, -np.inf)
-        sink = float(inputs["sinks"][head]) if p.sinks else -np.inf
-        top = np.maximum(scores.max(axis=1, initial=-np.inf), sink)
-        base = np.where(top == -np.inf, 0, top)[:, None]
-        weights = np.exp(scores - base)
-        total = weights.sum(axis=1, keepdims=True) + np.exp(sink - base)
-        weights /= np.where(total == 0, 1, total)
-        out[:, head], weighted[:, head] = weights @ values, weights @ np.abs(values)
-        with np.errstate(divide="ignore"):
-            lse[head] = base[:, 0] + np.log(total[:, 0])
-    return out, lse, weighted
+    # Keys that no query sees stand first: the last query is at the last key of the others, too.
+    first = min(int(inputs["cache_leftpad"][b]) if p.cache_leftpad else 0, keys)
+    q, k, v = (x[None].astype(np.float64) for x in (q, k[first:], v[first:]))
+    options: dict[str, Any] = {name: getattr(p, name) for name in ("causal", "window_size")}
+    options |= {"softcap": p.softcap, "sinks": inputs["sinks"] if p.sinks else None}
+    out, lse = attention(q, k, v, p.softmax_scale, **options)
+    weighted, _ = attention(q, k, np.abs(v), p.softmax_scale, **options)
+    return out[0], lse[0], weighted[0]

@@ -13,7 +13,7 @@ import pytest
 import amdattn
 from amdattn import asarray, cascade_attention, flash_attn_with_kvcache
 from amdattn.op.comparison import judge
-from amdattn.ops.cache_attention import cascade_planning as planning, functions as cascade
+from amdattn.ops.cache_attention import cascade_planning as planning, planned as cascade
 from amdattn.ops.cache_attention.cascade_cases import OPERATION, CascadeCase, cases
 from amdattn.ops.cache_attention.cascade_problem import CascadeProblem
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem

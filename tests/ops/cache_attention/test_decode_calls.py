@@ -141,7 +141,7 @@ def test_appending(seqlen_new: int, interleaved: bool, page_size: int) -> None:
 def test_steps_of_decoding_are_attention_of_all_before() -> None:
     """A cache that grows by calls is, after each, the keys that were appended; no plan is new."""
     from amdattn.ops.attention.reference import attention
-    from amdattn.ops.cache_attention import functions as decode
+    from amdattn.ops.cache_attention import planned as decode
 
     rng = np.random.default_rng(1)
     k, v = (rng.standard_normal((2, 70, 2, 64), np.float32).astype(BF16) for _ in range(2))

@@ -16,7 +16,7 @@ from amdattn import asarray, flash_attn_with_kvcache, tuning
 from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.arch.props import KNOWN_DEVICES
 from amdattn.device import manifest
-from amdattn.ops.cache_attention import functions as decode
+from amdattn.ops.cache_attention import planned as decode
 from amdattn.ops.cache_attention.calls import CacheOptions
 from amdattn.ops.cache_attention.decode_cases import OPERATION, cases
 from tests.support.decode_rows import decode_rows

@@ -13,7 +13,7 @@ import amdattn
 from amdattn import asarray, flash_attn_varlen_func, flash_attn_with_kvcache
 from amdattn.device import runtime
 from amdattn.op.comparison import judge
-from amdattn.ops.cache_attention import functions as decode, planned as prefill
+from amdattn.ops.cache_attention import planned as decode
 from amdattn.ops.cache_attention.cases import CacheCase
 from amdattn.ops.cache_attention.prefill_cases import OPERATION, cases
 from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
@@ -226,7 +226,7 @@ def test_what_nobody_sees_counts_for_nothing(
     inputs = one.inputs(0)
     inputs["block_table"][2] = inputs["block_table"][2][:2].repeat(16)
     must = OPERATION.reference(one, inputs)
-    plan = prefill.planned(one.problem, amdattn.device_props())
+    plan = decode.planned(one.problem, amdattn.device_props())
     workspace = plan.new_workspace()
     spoiled = np.full(workspace.nbytes // 2, np.nan, BF16)
     given = of_device(inputs)
@@ -250,17 +250,17 @@ def test_steps_plan_nothing() -> None:
     """Lengths and pages on the device: other ones are no other plan, and no other memory."""
     one = case(2, 20, 160, 4, 2, 64, lengths=(33, 100), seqlen_new=20, page_size=16, causal=True)
     held(one, 0)
-    of_caches = [decode.planned_for.cache_info().misses, prefill.planned.cache_info().misses]
+    of_caches = [decode.planned_for.cache_info().misses, decode.planned.cache_info().misses]
     for seed in (1, 2, 3):
         held(dataclasses.replace(one, lengths=(10 * seed, 140)), seed)
-    found = [decode.planned_for.cache_info().misses, prefill.planned.cache_info().misses]
+    found = [decode.planned_for.cache_info().misses, decode.planned.cache_info().misses]
     assert found == of_caches
 
 
 def test_graphs_replay_with_other_lengths(hip_stream: Any) -> None:
     """Appending, pages and all: what is on the device then is what counts."""
     one = case(2, 20, 160, 4, 2, 64, lengths=(33, 100), seqlen_new=20, page_size=16, causal=True)
-    plan = prefill.planned(one.problem, amdattn.device_props())
+    plan = decode.planned(one.problem, amdattn.device_props())
     stream, device = runtime.stream_handle(hip_stream), runtime.get()
     given = of_device(one.inputs(0))
     workspace = plan.new_workspace()
