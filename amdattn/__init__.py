@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         UnsupportedDeviceError as UnsupportedDeviceError,
         UnsupportedProblem as UnsupportedProblem,
     )
-    from amdattn.op.mismatch import Support as Support
+    from amdattn.op.support import Support as Support
     from amdattn.ops.attention.dense import (
         explain as explain,
         flash_attn_func as flash_attn_func,
@@ -200,7 +200,7 @@ _HOME = {
     "UnsupportedDeviceError": "errors",
     "UnsupportedProblem": "errors",
     "Member": "ops.attention.select",
-    "Support": "op.mismatch",
+    "Support": "op.support",
     "kernels": "device.manifest",
     "device_props": "device.runtime",
     "synchronize": "device.runtime",

@@ -207,7 +207,7 @@ def _element_type(dtype: np.dtype[Any], name: str) -> DType:
     return _element_types.setdefault(dtype, as_dtype(dtype, f"{name}.dtype"))
 
 
-def like(x: Any, result: NDArray[Any] | DeviceArray) -> Any:
+def to_library_of(x: Any, result: NDArray[Any] | DeviceArray) -> Any:
     """Return `result` as the kind of array that `x` is, on the device of `x`.
 
     numpy arrays and DeviceArrays are returned as they are. For other arrays, the library of `x`
@@ -218,7 +218,7 @@ def like(x: Any, result: NDArray[Any] | DeviceArray) -> Any:
     if isinstance(x, DeviceArray) or (np is not None and isinstance(x, np.ndarray)):
         return result
     if type(x) is Part:
-        return like(x.whole, result)
+        return to_library_of(x.whole, result)
     namespace = getattr(x, "__array_namespace__", None)
     home = namespace() if namespace else sys.modules.get(type(x).__module__.partition(".")[0])
     # JAX may move arrays that are not committed to a device, and commits what it imports.

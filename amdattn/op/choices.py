@@ -11,8 +11,8 @@ from amdattn.arch.props import DeviceProps
 from amdattn.device import manifest
 from amdattn.device.manifest import KernelSpec, candidates
 from amdattn.errors import UnsupportedProblem
-from amdattn.op.mismatch import Mismatch, all_allowed
 from amdattn.op.plan import Made
+from amdattn.op.support import Mismatch, all_allowed
 
 C = TypeVar("C")
 P = TypeVar("P")

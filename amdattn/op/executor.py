@@ -10,7 +10,7 @@ from typing import Any
 from amdattn.arrays.allocation import Memory
 from amdattn.arrays.buffers import DeviceArray, View, allocate, device_named
 from amdattn.arrays.dlpack import compact_strides
-from amdattn.arrays.interchange import like
+from amdattn.arrays.interchange import to_library_of
 from amdattn.device import runtime
 from amdattn.device.runtime import Runtime
 from amdattn.dtypes import DType, as_dtype
@@ -179,7 +179,7 @@ class RunnablePlan(CheckedPlan[P]):
             if made:
                 results = tuple(
                     [
-                        like(kind, made[name]) if array is None and name in made else array
+                        to_library_of(kind, made[name]) if array is None and name in made else array
                         for name, array in zip(self.result_names, results, strict=True)
                     ]
                 )

@@ -9,8 +9,8 @@ from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import Part, as_view
 from amdattn.device import manifest, runtime
-from amdattn.op.mismatch import Support
 from amdattn.op.signatures import rest_as
+from amdattn.op.support import Support
 from amdattn.ops.attention import select
 from amdattn.ops.attention.call import run
 from amdattn.ops.attention.execution import AttentionPlan

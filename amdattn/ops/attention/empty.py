@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from amdattn.arrays.allocation import Memory
 from amdattn.arrays.buffers import DeviceArray, View, host_empty, upload
-from amdattn.arrays.interchange import like
+from amdattn.arrays.interchange import to_library_of
 from amdattn.device import runtime
 from amdattn.dtypes import FLOAT32
 from amdattn.op.operands import check_output, check_placement, check_shape
@@ -71,7 +71,7 @@ def results(
             made: Any = values[name]
             if q.on_device:
                 made = upload(made, runtime.get(q.ordinal))
-            found.append(like(kind, made))
+            found.append(to_library_of(kind, made))
             continue
         dtype = "float32" if name == "lse" else q.dtype.name
         check_shape(view, name, values[name].shape, dtype, layout)

@@ -14,7 +14,7 @@ from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import Facts, KernelSpec, candidates, candidates_of
 from amdattn.errors import ManifestError, UnsupportedDeviceError, UnsupportedProblem
 from amdattn.op.choices import Choices, Rejected
-from amdattn.op.mismatch import Mismatch, Span, Support, all_allowed
+from amdattn.op.support import Mismatch, Span, Support, all_allowed
 from amdattn.ops.attention.problem import AttentionProblem
 
 # Values of KernelSpec.op.

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from amdattn import scalars
 from amdattn.arrays.buffers import View, host_empty, upload
-from amdattn.arrays.interchange import as_view, like
+from amdattn.arrays.interchange import as_view, to_library_of
 from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
 from amdattn.errors import UnsupportedProblem
@@ -138,7 +138,7 @@ def _of_nothing(
         zeros[...] = 0
         if array is None:
             made: Any = upload(zeros, runtime.get(q.ordinal)) if q.on_device else zeros
-            found.append(like(kind, made))
+            found.append(to_library_of(kind, made))
             continue
         if zeros.size:
             titled = {specs[other].title: view for other, view in inputs.items()}

@@ -9,9 +9,9 @@ from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates
 from amdattn.errors import UnsupportedProblem
 from amdattn.op.choices import Choices, KernelChoice, Rejected
-from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Launch, Plan
+from amdattn.op.support import Mismatch, Span
 from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.attention_backward.arguments import arguments_of
 from amdattn.ops.attention_backward.kernels import (

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.op.choices import Choices, KernelChoice, fastest, kernel_choices
-from amdattn.op.mismatch import Mismatch
 from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
+from amdattn.op.support import Mismatch
 from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.attention import planning as attention
 from amdattn.ops.attention.planning import PlannedAttention, TileChoice

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates
 from amdattn.op.choices import Choices, Rejected
-from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, PerRun, Plan
+from amdattn.op.support import Mismatch, Span
 from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
 from amdattn.ops.cache_attention.kernels import (

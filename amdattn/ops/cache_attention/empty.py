@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from amdattn.arrays.buffers import host_empty, upload
-from amdattn.arrays.interchange import like
+from amdattn.arrays.interchange import to_library_of
 from amdattn.device import runtime
 from amdattn.op.colocation import view_colocated
 from amdattn.ops.attention import empty
@@ -45,7 +45,7 @@ def results(asked: CacheArguments, call: CacheCall, again: Callable[[CacheArgume
         zeros[...] = 0
         if views["q"].on_device:
             zeros = upload(zeros, runtime.get(views["q"].ordinal))
-        again(asked._replace(q=like(asked.q, zeros), out=None, lse=None))
+        again(asked._replace(q=to_library_of(asked.q, zeros), out=None, lse=None))
     inputs = {"q": views["q"]}
     if asked.sinks is not None:
         inputs["sinks"] = view_colocated(asked.sinks, "sinks", inputs["q"].ordinal, call.stream)

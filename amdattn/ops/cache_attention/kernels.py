@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 
 from amdattn.device.manifest import KernelSpec
-from amdattn.op.mismatch import Mismatch
 from amdattn.op.plan import Address, Argument, Launch, Stride
+from amdattn.op.support import Mismatch
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
 from amdattn.ops.cache_attention.layouts import LAYOUTS
 

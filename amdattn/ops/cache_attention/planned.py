@@ -10,8 +10,8 @@ from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.device import manifest, runtime
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
 from amdattn.op.choices import fastest
-from amdattn.op.mismatch import Support, all_allowed
 from amdattn.op.signatures import rest_as
+from amdattn.op.support import Support, all_allowed
 from amdattn.ops.attention.dense import plan_attention
 from amdattn.ops.cache_attention import cascade_planning, decode_planning, prefill_planning
 from amdattn.ops.cache_attention.calls import CacheKey, problem_of

@@ -13,9 +13,9 @@ from types import MappingProxyType
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates
 from amdattn.op.choices import Choices
-from amdattn.op.mismatch import Mismatch
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, Plan
+from amdattn.op.support import Mismatch
 from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.attention import planning as attention
 from amdattn.ops.attention.planning import TileChoice

@@ -12,9 +12,9 @@ from amdattn.arrays.interchange import as_view
 from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
 from amdattn.op.choices import planner
+from amdattn.op.empty_results import EmptyResult, empty_results
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.indices import private
-from amdattn.op.nothing import Nothing, made
 from amdattn.op.operands import row_step
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec, Specs
@@ -66,8 +66,8 @@ def embedding(table: Any, indices: Any, *, out: Any = None, stream: Any = None) 
         raise ValueError("indices have shape (); they must have at least 1 dimension")
     rows, columns = view.shape
     if 0 in shape or columns == 0:
-        result = Nothing(out, (*shape, columns), view.dtype, _LAYOUT)
-        return made(table, {"table": view}, {"out": result}, handle)[0]
+        result = EmptyResult(out, (*shape, columns), view.dtype, _LAYOUT)
+        return empty_results(table, {"table": view}, {"out": result}, handle)[0]
     if rows == 0:
         raise ValueError(f"table has shape {view.shape}: it has no row for any index")
     ordinal = runtime.get(view.ordinal).ordinal

@@ -12,8 +12,8 @@ from amdattn.arrays.interchange import as_view
 from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
 from amdattn.op.choices import planner
+from amdattn.op.empty_results import EmptyResult, empty_results
 from amdattn.op.executor import RunnablePlan
-from amdattn.op.nothing import Nothing, made
 from amdattn.op.operands import check_shape, row_step, same_elements
 from amdattn.op.outputs import output_view
 from amdattn.op.plan import Operand
@@ -111,7 +111,9 @@ def _gated(x: Any, up: Any, activation: str, out: Any, stream: Any) -> Any:
     if 0 in shape:
         check_shape(views[1], "up", shape, dtype.name, _LAYOUT)
         named = dict(zip(("x", "up"), views, strict=True))
-        (result,) = made(x, named, {"out": Nothing(out, shape, dtype, _LAYOUT)}, handle)
+        (result,) = empty_results(
+            x, named, {"out": EmptyResult(out, shape, dtype, _LAYOUT)}, handle
+        )
         return result
     (result,) = plan.execute(x, views, (out,), "", handle)
     return result

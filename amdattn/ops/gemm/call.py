@@ -7,7 +7,7 @@ from typing import Any
 
 from amdattn import scalars
 from amdattn.arrays.buffers import View, empty, host_empty
-from amdattn.arrays.interchange import as_view, like
+from amdattn.arrays.interchange import as_view, to_library_of
 from amdattn.device import runtime
 from amdattn.dtypes import PACKED, as_dtype
 from amdattn.op.indices import private
@@ -259,8 +259,8 @@ def _without_elements(
     if out is not None:
         return out
     if inputs["a"].on_device:
-        return like(kind, empty(shape, dtype, inputs["a"].ordinal))
-    return like(kind, host_empty(shape, as_dtype(dtype)))
+        return to_library_of(kind, empty(shape, dtype, inputs["a"].ordinal))
+    return to_library_of(kind, host_empty(shape, as_dtype(dtype)))
 
 
 def _dtype_name(dtype: Any) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from amdattn.device.manifest import KernelSpec
-from amdattn.op.mismatch import Mismatch, Span
+from amdattn.op.support import Mismatch, Span
 from amdattn.ops.gemm import grids
 from amdattn.ops.gemm.problem import ALIGNED, BLOCK_FACTORS, LEAST_EPS, WORD_BYTES, GemmProblem
 from amdattn.scalars import FLOAT32_MAX

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from amdattn.arrays.buffers import DeviceArray
-from amdattn.arrays.interchange import as_view, asarray, like
+from amdattn.arrays.interchange import as_view, asarray, to_library_of
 from amdattn.dtypes import PACKED, as_dtype
 from amdattn.ops.gemm.problem import MX_BLOCK, MX_DTYPES
 
@@ -79,8 +79,8 @@ def quantize_mx(x: Any, dtype: Any = "float8_e4m3fn") -> tuple[Any, Any]:
     if to.name in _NAMES:
         y = packed(y)
     if on_device is None:
-        return like(x, y), like(x, scale)
-    return tuple(like(x, asarray(one, device=view.ordinal)) for one in (y, scale))
+        return to_library_of(x, y), to_library_of(x, scale)
+    return tuple(to_library_of(x, asarray(one, device=view.ordinal)) for one in (y, scale))
 
 
 def packed(elements: NDArray[Any]) -> NDArray[np.uint8]:

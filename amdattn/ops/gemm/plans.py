@@ -9,7 +9,7 @@ from typing import Any
 from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.device import manifest, runtime
 from amdattn.errors import UnsupportedDeviceError, UnsupportedProblem
-from amdattn.op.mismatch import Support
+from amdattn.op.support import Support
 from amdattn.ops.gemm import execution, planning, table as gemm_table
 from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import GemmProblem

@@ -9,12 +9,12 @@ from amdattn import scalars
 from amdattn.arch.architectures import Architecture
 from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View, upload
-from amdattn.arrays.interchange import as_view, asarray, like
+from amdattn.arrays.interchange import as_view, asarray, to_library_of
 from amdattn.device import runtime
 from amdattn.dtypes import FLOAT32, DType, as_dtype
 from amdattn.op.choices import planner
+from amdattn.op.empty_results import EmptyResult, empty_results
 from amdattn.op.executor import RunnablePlan
-from amdattn.op.nothing import Nothing, made
 from amdattn.op.operands import check_shape, refuse_number, row_step, same_elements
 from amdattn.op.outputs import output_view
 from amdattn.op.plan import Operand
@@ -248,7 +248,7 @@ def _of_host(
     specs, results = plan.specs(), []
     for name, array, result in zip(_RESULTS, given, found, strict=True):
         if array is None or result is None:
-            results.append(None if result is None else like(kind, result.numpy()))
+            results.append(None if result is None else to_library_of(kind, result.numpy()))
             continue
         target, spec = output_view(array, name, stream), specs[name]
         check_shape(target, name, spec.shape, spec.dtype.name, spec.layout)
@@ -274,12 +274,12 @@ def _of_nothing(
             of_columns = name in ("weight", "bias")
             must = p.weight_element.name if of_columns else p.dtype
             check_shape(view, name, columns if of_columns else shape, must, _LAYOUT)
-    wanted = {"out": Nothing(given[0], shape, plan.specs()["out"].dtype, _LAYOUT)}
+    wanted = {"out": EmptyResult(given[0], shape, plan.specs()["out"].dtype, _LAYOUT)}
     if p.residual:
-        wanted["residual_out"] = Nothing(given[1], shape, as_dtype(p.dtype), _LAYOUT)
+        wanted["residual_out"] = EmptyResult(given[1], shape, as_dtype(p.dtype), _LAYOUT)
     if p.makes_scale:
-        wanted["out_scale"] = Nothing(given[2], (*shape[:-1], 1), FLOAT32, "per row")
-    found = dict(zip(wanted, made(kind, named, wanted, stream), strict=True))
+        wanted["out_scale"] = EmptyResult(given[2], (*shape[:-1], 1), FLOAT32, "per row")
+    found = dict(zip(wanted, empty_results(kind, named, wanted, stream), strict=True))
     return tuple(found.get(name) for name in _RESULTS)
 
 

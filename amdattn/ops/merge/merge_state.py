@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from amdattn import scalars
 from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View, empty, host_empty
-from amdattn.arrays.interchange import as_view, like
+from amdattn.arrays.interchange import as_view, to_library_of
 from amdattn.device import runtime
 from amdattn.dtypes import FLOAT32, DType, as_dtype
 from amdattn.op.choices import planner
@@ -238,9 +238,9 @@ def _of_nothing(
             named[name] = output_view(array, name, stream)
             results.append(array)
         elif o.on_device:
-            results.append(like(kind, empty(spec.shape, spec.dtype.name, o.ordinal)))
+            results.append(to_library_of(kind, empty(spec.shape, spec.dtype.name, o.ordinal)))
         else:
-            results.append(like(kind, host_empty(spec.shape, spec.dtype)))
+            results.append(to_library_of(kind, host_empty(spec.shape, spec.dtype)))
     check_placement(named)
     for name, view in named.items():
         check_shape(view, name, specs[name].shape, specs[name].dtype.name, specs[name].layout)

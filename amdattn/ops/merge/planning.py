@@ -9,9 +9,9 @@ from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates
 from amdattn.dtypes import as_dtype
 from amdattn.op.choices import Choices
-from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
+from amdattn.op.support import Mismatch, Span
 from amdattn.op.workspace import WorkspaceLayout
 from amdattn.ops.merge.problem import LSE_BYTES, MergeProblem
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.op.choices import Choices, KernelChoice, Rejected, kernel_choices
-from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
+from amdattn.op.support import Mismatch, Span
 from amdattn.op.workspace import WorkspaceLayout
 from amdattn.ops.norm.problem import NormProblem
 

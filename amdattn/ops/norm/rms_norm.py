@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from amdattn import scalars
 from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View, empty, host_empty
-from amdattn.arrays.interchange import as_view, like
+from amdattn.arrays.interchange import as_view, to_library_of
 from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
 from amdattn.op.choices import planner
@@ -221,9 +221,9 @@ def _of_nothing(kind: Any, views: tuple[View, ...], given: tuple[Any, Any], stre
             named[name] = output_view(array, name, stream)
             results.append(array)
         elif x.on_device:
-            results.append(like(kind, empty(x.shape, x.dtype.name, x.ordinal)))
+            results.append(to_library_of(kind, empty(x.shape, x.dtype.name, x.ordinal)))
         else:
-            results.append(like(kind, host_empty(x.shape, x.dtype)))
+            results.append(to_library_of(kind, host_empty(x.shape, x.dtype)))
     check_placement(named)
     for name, view in named.items():
         of_weight = name == "weight"

@@ -8,9 +8,9 @@ from typing import Protocol
 from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
 from amdattn.device.manifest import KernelSpec, candidates
 from amdattn.op.choices import Choices, KernelChoice, kernel_choices
-from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
+from amdattn.op.support import Mismatch, Span
 from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.norm.planning import distance, mismatches_of_rows
 from amdattn.ops.norm_backward.problem import NormBackwardProblem

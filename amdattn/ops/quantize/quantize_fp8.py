@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from amdattn.arch.architectures import Architecture
 from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import View, empty, host_empty
-from amdattn.arrays.interchange import as_view, like
+from amdattn.arrays.interchange import as_view, to_library_of
 from amdattn.device import runtime
 from amdattn.dtypes import FLOAT32, as_dtype
 from amdattn.op.choices import planner
@@ -267,9 +267,9 @@ def _of_nothing(
                 raise ValueError(f"{name} is read-only")
             results[name] = array
         elif x.on_device:
-            results[name] = like(kind, empty(shape, element.name, x.ordinal))
+            results[name] = to_library_of(kind, empty(shape, element.name, x.ordinal))
         else:
-            results[name] = like(kind, host_empty(shape, element))
+            results[name] = to_library_of(kind, host_empty(shape, element))
     check_placement(named)
     return results["out"], results.get("out_scale")
 

@@ -9,10 +9,10 @@ from amdattn.arch.props import LANES_PER_WAVE, DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import FLOAT32
 from amdattn.op.choices import Choices, KernelChoice, kernel_choices
-from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, Plan, Stride
 from amdattn.op.quotients import Reciprocal
+from amdattn.op.support import Mismatch, Span
 from amdattn.op.workspace import WorkspaceLayout
 from amdattn.ops.rotary.problem import RotaryProblem
 

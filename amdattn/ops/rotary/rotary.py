@@ -14,9 +14,9 @@ from amdattn.device import runtime
 from amdattn.dtypes import DType, as_dtype
 from amdattn.op.choices import planner
 from amdattn.op.colocation import view_colocated
+from amdattn.op.empty_results import EmptyResult, empty_results
 from amdattn.op.executor import RunnablePlan
 from amdattn.op.head_norm import NORM_EPS
-from amdattn.op.nothing import Nothing, made
 from amdattn.op.operands import operand_of, same_elements
 from amdattn.op.outputs import output_view
 from amdattn.op.plan import Operand
@@ -322,10 +322,10 @@ def _rows_of(table: View, first: int, count: int) -> View:
 def _of_nothing(kind: Any, views: dict[str, View], given: tuple[Any, Any], stream: int) -> Any:
     x = views["x"]
     layout = _LAYOUT[len(x.shape) == 3]
-    wanted = {"out": Nothing(given[0], x.shape, x.dtype, layout)}
+    wanted = {"out": EmptyResult(given[0], x.shape, x.dtype, layout)}
     if "k" in views:
-        wanted["k_out"] = Nothing(given[1], views["k"].shape, x.dtype, layout)
-    results = made(
+        wanted["k_out"] = EmptyResult(given[1], views["k"].shape, x.dtype, layout)
+    results = empty_results(
         kind, {name: views[name] for name in ("x", "k") if name in views}, wanted, stream
     )
     return results if "k" in views else results[0]

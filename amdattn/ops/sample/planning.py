@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.op.choices import Choices, KernelChoice, kernel_choices
-from amdattn.op.mismatch import Mismatch, Span
 from amdattn.op.occupancy import workgroups_per_cu
 from amdattn.op.plan import Address, Argument, Launch, PerRun, Plan, Stride
+from amdattn.op.support import Mismatch, Span
 from amdattn.op.workspace import Region, WorkspaceLayout
 from amdattn.ops.sample.problem import SampleProblem
 

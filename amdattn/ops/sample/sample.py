@@ -8,7 +8,7 @@ from typing import Any
 from amdattn import scalars
 from amdattn.arch.props import DeviceProps, as_device_props
 from amdattn.arrays.buffers import DeviceArray, View, upload
-from amdattn.arrays.interchange import as_view, asarray, like
+from amdattn.arrays.interchange import as_view, asarray, to_library_of
 from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
 from amdattn.op.choices import planner
@@ -170,7 +170,7 @@ def _of_host(
         raise TypeError("state is written in place: it must be in device memory")
     (found,) = plan.execute(given, tuple(on_device.values()), (None,), "", stream, workspace)
     if out is None:
-        return like(logits, found.numpy())
+        return to_library_of(logits, found.numpy())
     target = output_view(out, "out", stream)
     check_shape(target, "out", (plan.problem.rows,), "int32", _LAYOUT)
     if target.array is None:

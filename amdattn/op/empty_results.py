@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from amdattn.arrays.buffers import View, empty, host_empty
-from amdattn.arrays.interchange import like
+from amdattn.arrays.interchange import to_library_of
 from amdattn.dtypes import DType
 from amdattn.op.operands import check_placement, check_shape
 from amdattn.op.outputs import output_view
 
 
-class Nothing(NamedTuple):
+class EmptyResult(NamedTuple):
     """A result without elements that is allocated or was given."""
 
     given: Any
@@ -21,8 +21,8 @@ class Nothing(NamedTuple):
     layout: str
 
 
-def made(
-    kind: Any, inputs: Mapping[str, View], results: Mapping[str, Nothing], stream: int
+def empty_results(
+    kind: Any, inputs: Mapping[str, View], results: Mapping[str, EmptyResult], stream: int
 ) -> tuple[Any, ...]:
     """The results, of the kind of the first input unless they were given."""
     first = next(iter(inputs.values()))
@@ -35,8 +35,8 @@ def made(
                 raise ValueError(f"{name} is read-only")
             found.append(result.given)
         elif first.on_device:
-            found.append(like(kind, empty(result.shape, result.dtype.name, first.ordinal)))
+            found.append(to_library_of(kind, empty(result.shape, result.dtype.name, first.ordinal)))
         else:
-            found.append(like(kind, host_empty(result.shape, result.dtype)))
+            found.append(to_library_of(kind, host_empty(result.shape, result.dtype)))
     check_placement(named)
     return tuple(found)
