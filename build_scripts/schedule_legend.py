@@ -29,7 +29,8 @@ _INTRO = (
     "unit and `output` to the one before. attn/steps.h defines each step as STEP(...), "
     "attn/unit_steps.h says which unit has it and why, attn/schedule.h how it is placed. "
     "n is the number after a name. operand, row, softmax, uniform, load and lds are members of "
-    "Pipeline (attn/pipeline.h); functions are there or in attn/kv_loads.h."
+    "Pipeline (attn/pipeline.h); load_*, read_* and write_* are in attn/kv_loads.h, other functions "
+    "in attn/pipeline.h."
 )
 
 _ROWS = (
@@ -67,9 +68,10 @@ _ROWS = (
 
 # V through registers, where it is transposed.
 _STAGED = (
-    Row("round", "kRound", "v_add_u32", "softmax.half_up[n] = x[n] + half a unit of 16 bits"),
+    Row("round", "kRound", "v_add_u32", "softmax.half_up[n] = x[n] + half a unit of 16 bits, so "
+        "that pack rounds"),
     Row("sample", "kSample", "v_and_b32", "row.unit_rounded_sample: x[kSampled] as rounded"),
-    Row("pack", "kPack", "v_perm_b32", "rounds P: operand.p = upper halves of two numbers"),
+    Row("pack", "kPack", "v_perm_b32", "truncates P: operand.p = upper halves of two numbers"),
     Row("transpose_v", "kTranspose", "transpose", "load.transposed = elements of two load.staged"),
     Row("flip_write_v", "kFlipWriteV", "v_xor_b32", "lds.write_v to the other stage"),
     Row("write_v", "kWriteV", "write_values", "load.transposed[n] to LDS"),

@@ -538,7 +538,7 @@ struct Epilogue {
     here.counter = args.counters + (here.first_part * kWaves + Lane::wave()) * 8;
     return here;
   }
-  static constexpr int kArrivals = 0xffff, kGenerationBit = 17;  // as in gemm/splits.h
+  static constexpr int kArrivals = 0xffff, kGenerationBit = 17;  // as in gemm/arrival.h
 
   __device__ __forceinline__ bool finish_part([[maybe_unused]] bool can_overflow) {
     const bool merges = __builtin_expect(args.counters != 0, true);

@@ -68,7 +68,7 @@ struct FirstLoads {
 
   // ---- A lane's addresses in LDS and offsets in memory
   static constexpr uint32_t kBehindBlock = 3u << 30;  // an offset that reads as 0
-  // 64 dwords of LDS a load of K, at permuted chunks of 16 bytes: attn/shape.h.
+  // 64 dwords of LDS a load of K, at permuted chunks of 16 bytes: attn/lds_layout.h.
   static constexpr int kOfEightRows = S::kLoadsOfEightRows;
   uint32_t row_k[kOfEightRows], column_k[kOfEightRows];  // bytes, of a lane's loads
   uint32_t row_v, column_v;                              // of V, its first row

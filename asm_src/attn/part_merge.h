@@ -8,7 +8,7 @@
 struct PlaceOfPart {
   int own, parts;      // which part of how many
   int64_t first_part;  // index of the tile's first partial result
-  uint64_t counter;    // of the wave; see kMostMerged of attn/shape.h
+  uint64_t counter;    // address of the wave's counter of arrivals
 };
 
 // E: the Epilogue (attn/epilogue.h), whose wave it is.

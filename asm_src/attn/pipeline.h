@@ -50,13 +50,13 @@ struct Operands {
 
 template <class S>
 struct RowState {
-  // Of a row: top - what is called its reference, in log2 units. P is relative to a reference that
-  // is less by top, and so are all sums.
+  // Of a row: uniform.top minus its reference, in log2 units. A probability is 2^(score * scale +
+  // this), and sums are relative to the same.
   float negative_ref[S::kTilesQ];
   float sum[S::kTilesQ];  // of a lane's share of the keys
   float unit_sum;
-  // Of one probability a lane and unit, before and after rounding. Many equal scores are all
-  // rounded alike: their O is as much too great as the second is greater than the first.
+  // Sums of one probability a lane and unit, before and after rounding. Equal scores are all
+  // rounded alike, which makes O wrong by the ratio of the two; the epilogue corrects it.
   float sample[S::kTilesQ], rounded_sample[S::kTilesQ];
   float unit_rounded_sample;
 };

@@ -8,10 +8,11 @@
 // registers for all of them and are replaced one by one, each right behind its last use.
 // Which steps each unit has is in attn/unit_steps.h.
 //
-// Time is counted in issue slots (4 cycles). A matrix instruction (16 cycles, of 32 rows 32) takes
-// the first of four or eight and keeps the vector unit out of the second
-// (virtual_device/timing/arch.h), which is where memory instructions and waits go; a transcendental
-// keeps the vector unit for four.
+// Time is counted in issue slots (4 cycles). A matrix instruction takes four slots with 16 rows,
+// eight with 32. It issues in the first and blocks the vector unit in the second (mfma_lost_slots
+// of virtual_device/arch/timing.h), which is where memory instructions and waits go. A
+// transcendental takes the vector unit for four. Window w of a unit begins with its w-th matrix
+// instruction and ends before the next.
 #pragma once
 #include "attn/unit_steps.h"
 
@@ -160,17 +161,17 @@ struct Schedule : UnitSteps<S> {
     bool (*holds)(const State&);
   };
   static constexpr Rule kRules[] = {
-      // A transcendental right before a matrix instruction: one of the slots for which it keeps the
-      // vector unit is that in which the matrix instruction does so anyway.
+      // A transcendental right before a matrix instruction: its four slots then include the one in
+      // which the matrix instruction issues, which no vector instruction could have used.
       {kOverMatrix && kRows32, kTrans, [](const State& s) { return s.now == s.end - 1; }},
-      // Or elsewhere, if there have been fewer than an even share: the last one must come before
-      // the last window.
+      // From a third of the unit on, wherever fewer have been issued than an even share: all should
+      // be out before the last window.
       {kOverMatrix && kRows32, kTrans,
        [](const State& s) {
          return s.w >= kWindows / 3 && s.next[kTrans] * (kWindows - 1) < s.w * s.count(kTrans);
        }},
-      // Matrix instructions of 16 rows come too often for that: three vector instructions between
-      // two transcendentals.
+      // With 16 rows every transcendental overlaps a matrix instruction, so its place does not
+      // matter. They are spread, three vector instructions apart.
       {kOverMatrix && !kRows32, kTrans, [](const State& s) { return s.since_trans >= 3; }},
       // Rather a transcendental too early than an idle vector unit.
       {kOverMatrix, kTrans, [](const State& s) { return !s.ready[kVector]; }},
@@ -181,24 +182,27 @@ struct Schedule : UnitSteps<S> {
          return s.has_room(kTransSlots) &&
                 (s.next[kTrans] + 1) * kWindows <= (s.w + 2) * s.count(kTrans);
        }},
-      // Are there more LDS instructions than one for two windows, they go first: what is left at
-      // the end of the unit has no matrix instruction beside it.
+      // If more than one LDS instruction is left for every two windows, they go before vector
+      // steps: what is left at the end of the unit has no matrix instruction beside it.
       {kLdsApart, kLds, [](const State& s) { return 2 * s.left(kLds) > kWindows - s.w; }},
       // The vector unit is what limits the loop, wherever the matrix unit does not.
       {true, kVector, [](const State&) { return true; }},
-      // Beside a vector unit that is at work or has to wait, LDS instructions cost nothing,
+      // No vector step is ready: an LDS instruction. It takes two slots and may delay the next
+      // vector step by one, which the units of gfx950 have to spare.
       {kLdsApart, kLds, [](const State&) { return true; }},
-      // and neither do the others.
+      // No vector step is ready: the slot is free for a scalar or memory instruction, or a wait.
       {true, kOther, [](const State& s) { return !is_lds(s.first(kOther).step); }},
-      // An LDS instruction among them takes two slots: not if the vector unit has use for one.
+      // gfx942: an LDS instruction takes two slots, so it goes only while the vector unit is busy
+      // for both, or has nothing left. With `spreads` there are slots enough.
       {!kLdsApart, kOther,
        [](const State& s) {
          return s.vector_free > s.now + 1 || s.spreads() || s.left(kVector) + s.left(kTrans) == 0;
        }},
-      // But others are behind it: it is put off for three windows at most.
+      // The queue must not be held up: an LDS instruction that is three windows late goes as soon
+      // as no vector step is ready.
       {!kLdsApart, kOther, [](const State& s) { return s.w >= s.first(kOther).window + 3; }},
-      // Too late for a transcendental, and nothing else to do: the next matrix instruction comes a
-      // slot early.
+      // One slot is left, too short for a transcendental or an LDS instruction, and the matrix unit
+      // is free: its next instruction comes a slot early.
       {!kOverMatrix, kMatrix,
        [](const State& s) {
          return s.now + 1 == s.end && s.vector_free <= s.now && s.now >= s.begin + kSlots - 1;

@@ -48,7 +48,7 @@ struct Shape : LdsLayout<Target_::kTransposesReads, kKeys_, kHeadDim_, kHeadDimV
   static constexpr int kResidents = residents<Target>(kWaveRows_);
   using Layout =
       LdsLayout<Target::kTransposesReads, kKeys, kHeadDim, kHeadDimV, kTile, (kResidents > 1)>;
-  static constexpr bool kDirect = Target::kTransposesReads;  // V goes straight to LDS
+  static constexpr bool kDirect = Target::kTransposesReads;  // gfx950: V goes straight to LDS
   static constexpr int kGroups = 64 / kTile;  // of lanes: those that share a row of q
   static constexpr int kDepth = kGroups * Target::kOperandElements;
   static constexpr int kAccRegs = kTile * kTile / 64;    // of an accumulator

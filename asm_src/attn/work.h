@@ -47,8 +47,8 @@ struct AttnWork {
   uint32_t column = 0;              // first one of v and o
   int part = -1;  // index of the partial result, -1: the result is final. Of a merge, the first
   int parts = 1;
-  // Blocks of keys: all, and those that every row sees whole. Or, of a wave's rows, up to where one
-  // of them sees any.
+  // Blocks of keys: [first, end) of this workgroup, of which every row sees [full_first, full_end)
+  // whole, so they need no mask. No row of this wave (gfx942: of the tile) sees seen_end or later.
   int first, full_first, full_end, seen_end, end;
   int diagonal;  // key of row 0 on the diagonal of the mask
 

@@ -5,7 +5,7 @@
 #include "isa/ordered_memory.h"
 #include "isa/wait.h"
 
-inline constexpr int kArrivals = 0xffff, kGenerationBit = 17;  // of a counter, as in gemm/splits.h
+inline constexpr int kArrivals = 0xffff, kGenerationBit = 17;  // of a counter, as in gemm/arrival.h
 
 // Some columns of a row: O by weights whose sum is 1, and that sum before, relative to 2^(rate *
 // reference).

@@ -13,8 +13,8 @@ struct TileOrder {
   static constexpr int kPart = S::kPartSlots, kHalf = kPart / 2, kLast = S::kSlots - kPart;
   static constexpr int kLoads = S::kLoads;
 
-  // Through registers: the barrier behind which nothing of the step is read, and writes of the next
-  // one begin, a slot each; behind kWritten they are there. LDS takes as long for them as slots do.
+  // Through registers: at kRead all waves have read this step from LDS (a barrier), and the next
+  // one is written, a write in each slot; at kWritten all of it is there (a second barrier).
   static constexpr bool kByRows = !S::kAByK && !S::kBByK;
   static constexpr bool kAhead = !S::kDirect && S::kM == 1;
   static constexpr int kSets = kAhead ? S::kParts : 2;  // of operands

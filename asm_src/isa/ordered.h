@@ -384,7 +384,7 @@ __device__ __forceinline__ void v_accumulate_f32(float& x, float y) {
   asm volatile("v_add_f32 %0, %0, %1" : "+v"(x) : "v"(y));
 }
 
-// ---- No instruction: what is computed so far is in registers here.
+// ---- No instruction: x is in a register here; no use moves before it, no computation behind it.
 template <class T>
 __device__ __forceinline__ void settle(T& x) {
   asm volatile("" : "+v"(x));

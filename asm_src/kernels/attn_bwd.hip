@@ -18,9 +18,10 @@
 //   S, dP       s, dp; rounded: p_of, ds_of; lse and delta: next_sums, or lse and minus_delta
 //   LDS         stages of Q and dO by rows and by columns, then dS twice: attn_bwd/shape.h
 //
-// Schedule: attn_bwd/step_order.h for ORDERED members (ordered_loop.h); the compiler schedules the
-// others (backward.h). With TURNS blocks of keys add to dQ in order (turns.h). The build defines
-// KERNEL (its name), HEAD_DIM, HEAD_DIM_V, WAVE_TILES, ELEMENT, ORDERED and TURNS.
+// Schedule: of ORDERED members (head_dim 64 and 128 without softcap) attn_bwd/step_order.h, loop in
+// ordered_loop.h, LDS in step_lds.h; of others the compiler's, loop in backward.h. With TURNS
+// blocks of keys add to dQ in order (turns.h). The build defines KERNEL (its name), HEAD_DIM,
+// HEAD_DIM_V, WAVE_TILES, ELEMENT, ORDERED and TURNS.
 #include "attn_bwd/ordered_loop.h"
 
 #ifndef ORDERED

@@ -41,7 +41,7 @@ __device__ __forceinline__ void attend(Arguments& args, Segment& segment, Rows<S
   cache.load_v(one, first, 0);
   rows.put_scales(args, cache);
   segment.park();
-  // Of the last turns, which may have new keys, first: what appends is long, and stands here once.
+  // The last turns, which may have new keys, come first: the long code that appends occurs once.
   if (__builtin_expect(old_end < end, false)) {
     int turn = quotient(max_of(old_end - first, 0) + step - 1, step);
     for (int key = first + turn * step; key < end; key += step, ++turn) {

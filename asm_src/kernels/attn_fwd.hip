@@ -7,8 +7,8 @@
 //   phase, file of attn/        memory, LDS                       matrix unit      vector unit
 //   prologue  first_loads.h,    Q; first blocks of K and V        S of 16 keys     reference of
 //             prologue.h                                          for every tile   each row
-//   loop      forward.h,        K, V two or more blocks ahead;    S of unit n + 1  mask, softmax
-//             steps.h           one barrier per block             O of unit n - 1  of unit n
+//   loop      forward.h,        K, V two or more blocks ahead     S of unit n + 1  mask, softmax
+//             steps.h           (kv_loads.h), a barrier a block   O of unit n - 1  of unit n
 //   epilogue  epilogue.h,       O and lse; a split tile's parts   O of the last    O / sum, then
 //             part_merge.h      are merged by the last to arrive  unit             round
 //
