@@ -29,8 +29,8 @@ _INTRO = (
     "unit and `output` to the one before. attn/steps.h defines each step as STEP(...), "
     "attn/unit_steps.h says which unit has it and why, attn/schedule.h how it is placed. "
     "n is the number after a name. operand, row, softmax, uniform, load and lds are members of "
-    "Pipeline (attn/pipeline.h); load_*, read_* and write_* are in attn/kv_loads.h, other functions "
-    "in attn/pipeline.h."
+    "Pipeline (attn/pipeline.h); load_*, read_* and write_* are in attn/kv_loads.h, other "
+    "functions in attn/pipeline.h."
 )
 
 _ROWS = (
