@@ -1,4 +1,4 @@
-"""The kernel at the end of docs/kernels.md: built as it stands there, checked, held to float64."""
+"""The kernel of docs/kernels.md: built as it stands there, checked, held to float64."""
 
 from __future__ import annotations
 
