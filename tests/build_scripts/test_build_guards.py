@@ -15,7 +15,7 @@ from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.device import manifest as runtime_manifest
 from amdattn.ops.attention.select import GATHER_GRID, WORK_GRID
 from build_scripts import build, manifest, toolchain
-from tests.support.shipped import code_object
+from tests.support.code_objects import code_object
 
 GATHER = next(kernel for kernel in build.KERNELS if kernel.name == "gather_rows")
 NAMES_ACC = next(kernel for kernel in build.KERNELS if kernel.names_acc)

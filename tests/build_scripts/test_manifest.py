@@ -20,7 +20,7 @@ from amdattn.arch.architectures import ARCHITECTURES
 from amdattn.ops.gemm import grids
 from amdattn.ops.gemm.problem import MAX_ALIGNED_STRIDE, by_k
 from build_scripts import build, manifest, toolchain, verify
-from tests.support.shipped import code_object, code_objects
+from tests.support.code_objects import code_object, code_objects
 
 ROOT = build.ROOT
 ROWS: list[dict[str, Any]] = [*manifest.read_rows(build.HSACO).values()]

@@ -20,8 +20,8 @@ from amdattn.device.virtual_library import library_path
 from amdattn.device.x86_level import LEVELS
 from build_scripts.build import HSACO, KERNELS
 from build_scripts.packed_objects import PACK_BYTES, read_folder, write_folder
+from tests.support.code_objects import code_objects
 from tests.support.paths import ROOT
-from tests.support.shipped import code_objects
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.checker_mutation.code import disassemble
+from tests.support.code_objects import code_objects
 from tests.support.isa.assembler import assemble
 from tests.support.peers.unwaited import Place, instructions_of, unwaited
-from tests.support.shipped import code_objects
 
 SHIPPED = [*code_objects("gfx942")][::6]
 LOAD, READ = "global_load_dword v1, v[2:3], off", "ds_read_b64 v[4:5], v6"

@@ -1,22 +1,25 @@
-"""The shipped code objects, as tests of all of them read them."""
+"""Kernels that are shipped for the architecture that the tests run on. Binds no device."""
 
 from __future__ import annotations
 
 import functools
+import os
 
-from build_scripts.packed_objects import read_folder
-from tests.support.paths import ROOT
+from amdattn.arch.products import REFERENCE
+from amdattn.arch.props import DeviceProps, as_device_props
+from amdattn.device import binding, manifest
+from amdattn.device.manifest import KernelSpec
 
 
 @functools.cache
-def code_objects(arch: str) -> dict[str, bytes]:
-    """Every object for an architecture, or of hsaco/micro, by the name of its file."""
-    found = read_folder(ROOT / "hsaco" / arch)
-    assert found
-    return found
+def props() -> DeviceProps:
+    """Of the device that AMDATTN_DEVICE has the virtual device play."""
+    request = os.environ.get(binding.ENVIRONMENT_VARIABLE, f"virtual:{REFERENCE.arch}")
+    return as_device_props(binding.choose(request, "").plays)
 
 
-def code_object(file: str) -> bytes:
-    """The object of a path in the manifest."""
-    arch, name = file.split("/")
-    return code_objects(arch)[name]
+def shipped(*ops: str) -> list[KernelSpec]:
+    """Kernels of these operations, or of all, for its architecture."""
+    return [
+        row for row in manifest.kernels() if row.arch == props().arch and (not ops or row.op in ops)
+    ]

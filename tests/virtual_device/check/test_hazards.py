@@ -18,8 +18,8 @@ from elftools.elf.elffile import ELFFile
 from amdattn.device.virtual_library import library_path
 from build_scripts.hazards import PAGE, hazard_rules, render
 from tests.support.check.hazard_oracle import oracle_path
+from tests.support.code_objects import code_objects
 from tests.support.isa.assembler import assemble
-from tests.support.shipped import code_objects
 from tests.support.vdev_library import CPUS, DEFAULT_CPU, choose_machine, open_library
 
 ORACLES = {cpu: json.loads(oracle_path(cpu).read_text()) for cpu in CPUS}

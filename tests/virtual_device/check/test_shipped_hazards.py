@@ -11,7 +11,7 @@ from elftools.elf.elffile import ELFFile
 
 from amdattn.device.code_object import read_kernels
 from benchmarks.checker_mutation.code import Instruction, disassemble
-from tests.support.shipped import code_object, code_objects
+from tests.support.code_objects import code_object, code_objects
 from tests.support.vdev_library import CPUS
 
 WAIT = 5  # states between a VALU write of an SGPR and the vector memory instruction that reads it
