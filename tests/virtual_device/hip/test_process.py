@@ -92,10 +92,9 @@ def test_every_call_survives_zeros(hip: Any) -> None:
 
 
 def test_launch_overhead(hip: Any) -> None:
-    """The calling thread spends less than 4 us in a launch while the stream is busy.
+    """While the stream is busy, a launch takes the calling thread less than 20 empty calls.
 
-    It is 1.3 us on the machine of docs/studies/launch-overhead.md; on others of the same kind the
-    same library has taken 2.6, and 3.2 with both cores at work.
+    It takes about 6, whatever else the machine does. docs/studies/launch-overhead.md has times.
     """
     result = run(
         hip,
@@ -113,14 +112,15 @@ def test_launch_overhead(hip: Any) -> None:
             for _ in range(n):
                 call(handle, 1, 1, 1, 64, 1, 1, 0, None, None, config)
             return (time.thread_time_ns() - began) / n / 1e3
-        best = []
+        launches, empty = [], []
         for _ in range(5):
             hip.launch(spin, value=300_000)
-            best.append(cost(launch) - cost(noop))
+            launches.append(cost(launch))
+            empty.append(cost(noop))
             hip.hipDeviceSynchronize()
-        print(min(best))
+        print(min(launches) / min(empty))
         """,
     )
     assert result.returncode == 0, result.stderr
-    print(f"{float(result.stdout):.2f} us of CPU time in a launch")
-    assert float(result.stdout) < 4
+    print(f"a launch takes as long as {float(result.stdout):.1f} empty calls")
+    assert float(result.stdout) < 20
