@@ -17,6 +17,7 @@ PAGES = (
     "chunked-prefill",
     "gemm",
     "gemm-many-rows",
+    "virtual-device",
     "rms-norm",
 )
 
