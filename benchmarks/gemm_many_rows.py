@@ -66,17 +66,19 @@ class Row:
     estimated_us: float
 
 
-def profiled(run: Callable[[], object], reading: str | None) -> list[LaunchProfile]:
-    """Whole launches, at the clock that the chip sustains."""
-    with virtual.profile(reading=reading) as profile:
+def profiled(
+    run: Callable[[], object], reading: str | None, workgroups: int = 0
+) -> list[LaunchProfile]:
+    """Launches, whole or the first workgroups of an XCD, at the clock that the chip sustains."""
+    with virtual.profile(reading=reading, simulated_workgroups=workgroups) as profile:
         run()
         runtime.synchronize()
     return profile.launches
 
 
-def modelled(run: Callable[[], object], reading: str | None) -> int:
+def modelled(run: Callable[[], object], reading: str | None, workgroups: int = 0) -> int:
     """Their clk."""
-    return sum(launch.cycles for launch in profiled(run, reading))
+    return sum(launch.cycles for launch in profiled(run, reading, workgroups))
 
 
 def estimated(launches: Sequence[LaunchProfile]) -> tuple[float, float]:

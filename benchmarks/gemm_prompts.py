@@ -29,7 +29,6 @@ from rich.console import Console
 from rich.table import Table
 
 import amdattn
-from amdattn import virtual
 from amdattn.bench.kernels import Functions, Launch
 from amdattn.cli.output import progress_bar
 from amdattn.device import manifest, runtime
@@ -142,12 +141,7 @@ class Shape:
         at = Operands(self._a.address, b.address, out.address, bias.address, zeros, 0)
         for attempt in aiter(self._m, self._n, self._k, at):
             runtime.get().upload(self._zeros.address, cleared.ctypes.data, cleared.nbytes)
-            with virtual.profile(
-                reading=self._options.reading, simulated_workgroups=attempt.workgroups
-            ) as profile:
-                attempt.launches[0].enqueue(self._functions)
-                runtime.synchronize()
-            yield f"AITER {attempt.name}", sum(launch.cycles for launch in profile.launches)
+            yield f"AITER {attempt.name}", self._clk(attempt.launches[0], attempt.workgroups)
 
     def _operands(self) -> Operands:
         a, b, out = self._a.address, self._b.address, self._out.address
@@ -156,25 +150,24 @@ class Shape:
     def _attempts(self, ways: Ways, k: int) -> Iterator[Attempt]:
         return ways(self._m, self._n, k, self._operands(), self._options.dtype)
 
+    def _clk(self, launch: Launch, workgroups: int = 0) -> int:
+        run = partial(launch.enqueue, self._functions)
+        return modelled(run, self._options.reading, workgroups)
+
     def _best_of(self, peer: str, ways: Ways) -> tuple[str, float]:
         def launch(name: str, k: int) -> Launch:
             (attempt,) = (one for one in self._attempts(ways, k) if one.name == name)
             return attempt.launches[0]
 
         def clk_of(name: str, k: int) -> int:
-            run = partial(launch(name, k).enqueue, self._functions)
-            return modelled(run, self._options.reading)
+            return self._clk(launch(name, k))
 
         def sampled_clk_of(name: str, k: int) -> float:
             """Of all workgroups, as the first ones are."""
             one, cus = launch(name, k), self._props.num_cus // XCDS
             share = math.ceil(math.prod(one.grid) / XCDS)
             some = min(share, _PICKED_WORKGROUPS * cus)
-            reading = self._options.reading
-            with virtual.profile(reading=reading, simulated_workgroups=some) as profile:
-                one.enqueue(self._functions)
-                runtime.synchronize()
-            return sum(found.cycles for found in profile.launches) * share / some
+            return self._clk(one, some) * share / some
 
         many = self._m * self._n > _MANY
         lengths, measured = (_PICKED_AT_OF_MANY, sampled_clk_of) if many else (_PICKED_AT, clk_of)

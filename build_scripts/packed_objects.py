@@ -37,19 +37,18 @@ def write_folder(folder: Path, families: Mapping[str, Images]) -> None:
     write other bytes.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    index, written = {}, {packs.INDEX}
+    index = {}
     for family, images in sorted(families.items()):
         for number, pack in enumerate(_cut(images)):
             path = folder / f"{family}_{number}{packs.SUFFIX}"
             index[path.name] = {name: len(image) for name, image in pack.items()}
-            written.add(path.name)
             content = b"".join(pack.values())
             if not _holds(path, content):
                 path.write_bytes(lzma.compress(content, filters=_FILTERS))
     (folder / packs.INDEX).write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
     packs.forget()
     for path in folder.iterdir():
-        if path.name not in written:
+        if path.name not in {packs.INDEX, *index}:
             path.unlink()
 
 
