@@ -21,8 +21,8 @@ import numpy as np
 
 import amdattn
 from amdattn import virtual
-from amdattn.arrays.buffers import View
 from amdattn.arrays.dlpack import compact_strides
+from amdattn.arrays.views import View
 from amdattn.bench.clocks import clocks
 from amdattn.bench.kernels import Functions
 from amdattn.device import manifest, runtime

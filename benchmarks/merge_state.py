@@ -18,8 +18,8 @@ from typing import Any
 
 import amdattn
 from amdattn import virtual
-from amdattn.arrays.buffers import View
 from amdattn.arrays.dlpack import compact_strides
+from amdattn.arrays.views import View
 from amdattn.bench.clocks import clocks
 from amdattn.device import manifest, runtime
 from amdattn.op import launch

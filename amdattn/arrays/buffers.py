@@ -1,16 +1,16 @@
-"""The package's own arrays: DeviceArray, and View, with which calls see memory."""
+"""The package's own arrays, and what makes them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from amdattn import scalars
 from amdattn.arrays import dlpack, dlpack_export, indexing
 from amdattn.arrays.allocation import Allocation, Memory
 from amdattn.arrays.dlpack import compact_strides
+from amdattn.arrays.views import View
 from amdattn.device import runtime
 from amdattn.device.runtime import Runtime
 from amdattn.dtypes import DType, as_dtype
@@ -21,53 +21,6 @@ if TYPE_CHECKING:
 
 _DEVICE_KIND = "rocm"
 HOST_ALIGN_BYTES = 64  # JAX imports host memory without a copy only at this alignment
-
-
-@dataclass(eq=False, slots=True)  # not frozen, which would triple the cost of creating one
-class View:
-    """A strided view of memory, which never changes. Strides count elements.
-
-    `array` is host memory as a numpy array, and None for device memory, whose device is `ordinal`.
-    `facts` holds all that checks depend on; it is hashable and keeps no memory alive.
-    """
-
-    address: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: DType
-    read_only: bool
-    owner: object
-    array: NDArray[Any] | None = None
-    ordinal: int | None = None
-    facts: tuple[object, ...] = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self.facts = (
-            self.address,
-            self.shape,
-            self.strides,
-            self.dtype.name,
-            self.read_only,
-            self.ordinal,
-        )
-
-    @property
-    def on_device(self) -> bool:
-        """True for device memory."""
-        return self.ordinal is not None
-
-    def extent(self) -> tuple[int, int]:
-        """Addresses of the first byte and one past the last byte of the view."""
-        if 0 in self.shape:
-            return self.address, self.address
-        first = last = 0
-        for length, step in zip(self.shape, self.strides, strict=True):
-            if step < 0:
-                first += (length - 1) * step
-            else:
-                last += (length - 1) * step
-        itemsize = self.dtype.itemsize
-        return self.address + first * itemsize, self.address + (last + 1) * itemsize
 
 
 class DeviceArray:
@@ -230,6 +183,20 @@ class DeviceArray:
                 used.device.wait_for(stream, written_on)
         used.streams.add(stream)
         return self._view or self.view()
+
+    def copy_on(self, stream: int) -> DeviceArray:
+        """A copy with the same layout, made on `stream`."""
+        device = self._memory.device
+        low, high = self.view_on(stream).extent()
+        copy = Allocation(high - low, stream, device)
+        copy.stream = stream
+        if low < high:
+            device.copy_on_device(copy.address, low, high - low, stream)
+            # The next write to the array, on its stream, must wait until the copy has read it.
+            if not (stream and device.is_capturing(stream)):
+                device.wait_for(self.stream or 0, stream)
+        address = copy.address + self.address - low
+        return DeviceArray(address, self.shape, self.strides, self._dtype, copy)
 
     def transpose(self, *axes: int) -> DeviceArray:
         """A view with the axes in another order; in reverse order without arguments."""

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from amdattn import scalars
 from amdattn.arrays import dlpack, memory
-from amdattn.arrays.allocation import Allocation
+from amdattn.arrays.allocation import Memory
 from amdattn.arrays.dlpack import HostTensor, RawMemory
+from amdattn.arrays.views import View
 from amdattn.device import runtime
 
 if TYPE_CHECKING:
-    from amdattn.arrays.buffers import DeviceArray
+    from numpy.typing import NDArray
+
+
+class Producer(Protocol):
+    """What an array of a device has, whose memory is exported."""
+
+    @property
+    def memory(self) -> Memory:
+        """What it is a view of."""
+
+    def view(self) -> View:
+        """How it lies there."""
+
+    def numpy(self) -> NDArray[Any]:
+        """A copy on the host."""
+
+    def copy_on(self, stream: int) -> Producer:
+        """A copy on the device, made on `stream`."""
 
 
 def export(
-    array: DeviceArray,
+    array: Producer,
     stream: int | None,
     max_version: tuple[int, int] | None,
     dl_device: tuple[int, int] | None,
@@ -32,7 +50,7 @@ def export(
         A parameter has a value that the specification does not define.
     """
     dlpack.check_copy(copy)
-    here = array.__dlpack_device__()
+    here = (dlpack.ROCM, array.memory.device.ordinal)
     there = here if dl_device is None else dlpack.device_pair("dl_device", dl_device)
     if there == (dlpack.CPU, 0):
         if stream is not None:
@@ -44,31 +62,18 @@ def export(
         raise BufferError(f"dl_device={dl_device} is neither {here} nor the CPU, (1, 0)")
     consumer = _consumer_stream(stream)
     if copy:
-        array = copy_of(
-            array, (array.memory.pending() or 0) if consumer == memory.UNKNOWN_STREAM else consumer
+        array = array.copy_on(
+            (array.memory.pending() or 0) if consumer == memory.UNKNOWN_STREAM else consumer
         )
     source = array.memory
     if consumer != memory.UNKNOWN_STREAM and (pending := source.pending()) is not None:
         source.device.wait_for(consumer, pending)
     source.streams.add(consumer)
-    dtype = array.view().dtype
-    exported = RawMemory(array.address, array.shape, array.strides, dtype, source, source.read_only)
-    return dlpack.export_tensor(exported, dtype, here, max_version, bool(copy))
-
-
-def copy_of(array: DeviceArray, stream: int) -> DeviceArray:
-    """A copy of the array with the same layout, made on `stream`."""
-    device = array.memory.device
-    low, high = array.view_on(stream).extent()
-    copy = Allocation(high - low, stream, device)
-    copy.stream = stream
-    if low < high:
-        device.copy_on_device(copy.address, low, high - low, stream)
-        # The next write to the array, on its stream, must wait until the copy has read it.
-        if not (stream and device.is_capturing(stream)):
-            device.wait_for(array.stream or 0, stream)
-    address = copy.address + array.address - low
-    return type(array)(address, array.shape, array.strides, array.view().dtype, copy)
+    view = array.view()
+    exported = RawMemory(
+        view.address, view.shape, view.strides, view.dtype, source, source.read_only
+    )
+    return dlpack.export_tensor(exported, view.dtype, here, max_version, bool(copy))
 
 
 def _consumer_stream(stream: Any) -> int:

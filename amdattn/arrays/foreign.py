@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from amdattn import scalars
 from amdattn.arrays import dlpack
-from amdattn.arrays.buffers import View
 from amdattn.arrays.dlpack import RawMemory, compact_strides
 from amdattn.arrays.dlpack_import import import_tensor
+from amdattn.arrays.views import View
 from amdattn.device import host_memory, runtime
 from amdattn.dtypes import DType, as_dtype
 from amdattn.errors import AmdattnError

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from amdattn import scalars
 from amdattn.arrays import dlpack
 from amdattn.arrays.allocation import Memory
-from amdattn.arrays.buffers import DeviceArray, View, device_named, upload
+from amdattn.arrays.buffers import DeviceArray, device_named, upload
 from amdattn.arrays.dlpack import HostTensor
-from amdattn.arrays.dlpack_export import copy_of
 from amdattn.arrays.foreign import as_numpy, device_of, dlpack_view, foreign_view
+from amdattn.arrays.views import View
 from amdattn.device import runtime
 from amdattn.dtypes import DType, as_dtype
 
@@ -102,12 +102,12 @@ def from_dlpack(x: Any, /, *, device: object = None, copy: bool | None = None) -
             )
         elsewhere = dlpack.ROCM, target.ordinal
     if isinstance(x, DeviceArray) and elsewhere is None:
-        return copy_of(x, x.memory.pending() or 0) if copy else _on_view(x.view_on(0))
+        return x.copy_on(x.memory.pending() or 0) if copy else _on_view(x.view_on(0))
     view, is_copied = dlpack_view(x, "x", 0, copy, elsewhere)
     if is_copied and copy is False:
         raise BufferError("x was copied by its library, which copy=False forbids")
     found = _on_view(view)
-    return copy_of(found, 0) if copy and not (is_copied or elsewhere) else found
+    return found.copy_on(0) if copy and not (is_copied or elsewhere) else found
 
 
 def _check_is_rocm(device: object) -> None:

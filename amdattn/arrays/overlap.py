@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from amdattn.arrays.buffers import View
 from amdattn.arrays.dlpack import RawMemory
+from amdattn.arrays.views import View
 
 if TYPE_CHECKING:
     import numpy as np

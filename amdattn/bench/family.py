@@ -9,7 +9,6 @@ dispatch of the whole launch is replayed. A launch that merges is simulated as i
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,10 +19,8 @@ from amdattn.bench.kernels import Operands
 from amdattn.bench.modelled import Modelled, NotLinear, of_mean_xcd, simulated, with_shared_cache
 from amdattn.bench.replay import longest
 from amdattn.bench.shapes import Shape
+from amdattn.bench.shipped_launches import ShippedLaunches
 from amdattn.ops.attention.work import GRID_XCDS, WorkMap
-
-if TYPE_CHECKING:
-    from amdattn.bench.shipped import Shipped
 
 # Rows of K and V to simulate without a mask, besides a remainder: two rounds of workgroups, one
 # round, and one that checks what the others predict.
@@ -35,7 +32,7 @@ _AFFORDABLE, _AFFORDABLE_MERGING = 200_000, 1_200_000
 _MASKED_TILES = (8, 12)
 
 
-class FamilySampler(ItemSampler["Shipped"]):
+class FamilySampler(ItemSampler[ShippedLaunches]):
     """Models all launches of the family's operation at one shape.
 
     A full simulation runs one launch after the other with the L2 and the last level cache that the
@@ -165,7 +162,7 @@ class FamilySampler(ItemSampler["Shipped"]):
         merged = [simulated(*pair) for pair in zip(launches[1:], rest, strict=True)]
         return [self._extrapolated(launches[0], samples, items, timelines, sampled), *merged]
 
-    def _rows(self, kernel: Shipped, shape: Shape, limit: int) -> int:
+    def _rows(self, kernel: ShippedLaunches, shape: Shape, limit: int) -> int:
         return int(kernel.walk(shape).kv_rows[:: self._arch.num_xcds][:limit].sum())
 
     def _of_length(self, shape: Shape, length: int) -> Shape:
@@ -191,7 +188,7 @@ class FamilySampler(ItemSampler["Shipped"]):
         return shape.with_lengths(shape.seqlen_q - -(-fewer // granule) * granule, seqlen_kv)
 
     def _run(
-        self, operands: Operands, kernel: Shipped, shape: Shape, limit: int, events: int
+        self, operands: Operands, kernel: ShippedLaunches, shape: Shape, limit: int, events: int
     ) -> Sample:
         items = kernel.items(shape)
         ids = np.arange(0, len(items.figures), self._arch.num_xcds)[:limit]

@@ -28,7 +28,7 @@ from amdattn.errors import CheckError, HipError
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from amdattn.arrays.buffers import View
+    from amdattn.arrays.views import View
     from amdattn.device.runtime import Runtime
     from amdattn.device.virtual_library import Exports, Instruction
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from amdattn.arrays.buffers import View
 from amdattn.arrays.dlpack import compact_strides
+from amdattn.arrays.views import View
 from amdattn.device.kernarg import packer
 from amdattn.device.manifest import KernelSpec
 from amdattn.errors import UnsupportedProblem

@@ -6,9 +6,9 @@ import functools
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from amdattn.arrays.buffers import View
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.arrays.interchange import as_view
+from amdattn.arrays.views import View
 from amdattn.device import runtime
 from amdattn.errors import UnsupportedDeviceError
 from amdattn.op.operands import (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from amdattn.arrays.buffers import View, upload
+from amdattn.arrays.buffers import upload
 from amdattn.arrays.interchange import as_view
+from amdattn.arrays.views import View
 from amdattn.device import runtime
 
 

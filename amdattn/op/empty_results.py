@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from amdattn.arrays.buffers import View, empty, host_empty
+from amdattn.arrays.buffers import empty, host_empty
 from amdattn.arrays.interchange import to_library_of
+from amdattn.arrays.views import View
 from amdattn.dtypes import DType
 from amdattn.op.operands import check_placement, check_shape
 from amdattn.op.outputs import output_view

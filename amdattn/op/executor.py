@@ -8,9 +8,10 @@ from operator import attrgetter
 from typing import Any
 
 from amdattn.arrays.allocation import Memory
-from amdattn.arrays.buffers import DeviceArray, View, allocate, device_named
+from amdattn.arrays.buffers import DeviceArray, allocate, device_named
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.arrays.interchange import to_library_of
+from amdattn.arrays.views import View
 from amdattn.device import runtime
 from amdattn.device.runtime import Runtime
 from amdattn.dtypes import DType, as_dtype

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from amdattn import scalars
 from amdattn.arch.props import DeviceProps
-from amdattn.arrays.buffers import View, allocate, upload
+from amdattn.arrays.buffers import allocate, upload
 from amdattn.arrays.dlpack import HOST_KINDS, compact_strides
 from amdattn.arrays.foreign import device_of, speaks_dlpack
 from amdattn.arrays.interchange import as_view
+from amdattn.arrays.views import View
 from amdattn.device import manifest, runtime
 from amdattn.dtypes import as_dtype
 from amdattn.op.colocation import refuse_capture

@@ -7,9 +7,9 @@ import numbers
 from collections.abc import Mapping
 from typing import Any
 
-from amdattn.arrays.buffers import View
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.arrays.overlap import repeats_elements, share_memory
+from amdattn.arrays.views import View
 from amdattn.op.plan import Operand
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from amdattn.arrays.buffers import DeviceArray, View
+from amdattn.arrays.buffers import DeviceArray
 from amdattn.arrays.interchange import as_view
+from amdattn.arrays.views import View
 
 
 def capture_text(missing: list[str], nbytes: int) -> str:

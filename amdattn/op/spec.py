@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from amdattn.arrays.buffers import View
+from amdattn.arrays.views import View
 from amdattn.dtypes import DType
 
 Role = Literal["in", "out", "inout"]

@@ -7,8 +7,9 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from amdattn.arrays.buffers import DeviceArray, View, allocate, host_empty, upload
+from amdattn.arrays.buffers import DeviceArray, allocate, host_empty, upload
 from amdattn.arrays.dlpack import compact_strides
+from amdattn.arrays.views import View
 from amdattn.device.runtime import Runtime
 from amdattn.dtypes import as_dtype
 from amdattn.errors import HipError

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from amdattn.arrays.buffers import View, host_empty, upload
+from amdattn.arrays.buffers import host_empty, upload
 from amdattn.arrays.dlpack import compact_strides
+from amdattn.arrays.views import View
 from amdattn.device import runtime
 
 _FEW = 16

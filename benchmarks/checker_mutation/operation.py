@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from amdattn.arch.props import DeviceProps
-from amdattn.arrays.buffers import View, empty
+from amdattn.arrays.buffers import empty
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.arrays.interchange import asarray
+from amdattn.arrays.views import View
 from amdattn.device import manifest
 from amdattn.device.kernarg import packer
 from amdattn.device.manifest import KernelSpec

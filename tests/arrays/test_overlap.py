@@ -9,8 +9,8 @@ from hypothesis import given, settings, strategies as st
 
 import amdattn
 from amdattn.arrays import overlap
-from amdattn.arrays.buffers import View
 from amdattn.arrays.dlpack import compact_strides
+from amdattn.arrays.views import View
 from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm.problem import GemmProblem
 from tests.support.gemm_family import SMALL, planned

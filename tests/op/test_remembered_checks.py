@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import amdattn
-from amdattn.arrays.buffers import View
+from amdattn.arrays.views import View
 from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
 from amdattn.ops.gemm.problem import GemmProblem

@@ -206,7 +206,7 @@ if HAS_JAX:
     }
 CHANGING = {
     "bench.replay._ComputeUnit",
-    "arrays.buffers.View",  # its owner and its padding are found later
+    "arrays.views.View",  # its owner and its padding are found later
     "report.supervise.Outcome",
     "op.staging._Chunk",
     "op.zero_at_rest._Use",

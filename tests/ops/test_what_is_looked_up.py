@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from amdattn.arch.props import KNOWN_DEVICES
-from amdattn.arrays.buffers import View
 from amdattn.arrays.memory import Block, Pool
+from amdattn.arrays.views import View
 from amdattn.device import manifest, runtime
 from amdattn.dtypes import as_dtype
 from amdattn.errors import HipError

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from amdattn import scalars
-from amdattn.arrays.buffers import View
+from amdattn.arrays.views import View
 from amdattn.device import runtime
 from amdattn.op.colocation import view_colocated
 from amdattn.op.zero_operands import one_zero_row

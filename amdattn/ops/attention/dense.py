@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, overload
 
 from amdattn.arch.props import DeviceProps, as_device_props
-from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import Part, as_view
+from amdattn.arrays.views import View
 from amdattn.device import manifest, runtime
 from amdattn.op.signatures import rest_as
 from amdattn.op.support import Support

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from amdattn.arrays.allocation import Memory
-from amdattn.arrays.buffers import DeviceArray, View, host_empty, upload
+from amdattn.arrays.buffers import DeviceArray, host_empty, upload
 from amdattn.arrays.interchange import to_library_of
+from amdattn.arrays.views import View
 from amdattn.device import runtime
 from amdattn.dtypes import FLOAT32
 from amdattn.op.operands import check_output, check_placement, check_shape

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from amdattn import scalars
-from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
+from amdattn.arrays.views import View
 from amdattn.device import manifest, runtime
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import FLOAT32, as_dtype

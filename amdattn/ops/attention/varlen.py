@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from amdattn import scalars
-from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import Part, as_view
+from amdattn.arrays.views import View
 from amdattn.device import runtime
 from amdattn.op.signatures import rest_as
 from amdattn.ops.attention.call import run

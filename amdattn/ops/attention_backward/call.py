@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from amdattn import scalars
-from amdattn.arrays.buffers import View, host_empty, upload
+from amdattn.arrays.buffers import host_empty, upload
 from amdattn.arrays.interchange import as_view, to_library_of
+from amdattn.arrays.views import View
 from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
 from amdattn.errors import UnsupportedProblem

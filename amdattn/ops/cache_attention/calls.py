@@ -7,8 +7,8 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from amdattn import scalars
-from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
+from amdattn.arrays.views import View
 from amdattn.device import runtime
 from amdattn.op.indices import private
 from amdattn.op.operands import check_placement

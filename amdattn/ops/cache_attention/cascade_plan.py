@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 
-from amdattn.arrays.buffers import View
+from amdattn.arrays.views import View
 from amdattn.device import manifest
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import as_dtype

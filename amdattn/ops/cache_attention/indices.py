@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from amdattn import scalars
-from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
+from amdattn.arrays.views import View
 from amdattn.op.indices import on_device, placed, private
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
 from amdattn.scalars import INT32_MAX, INT32_MIN

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from amdattn.arrays.buffers import View
+from amdattn.arrays.views import View
 from amdattn.device.manifest import KernelSpec
 from amdattn.op.plan import Operand
 from amdattn.op.spec import OperandSpec

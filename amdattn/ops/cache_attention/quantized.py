@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
+from amdattn.arrays.views import View
 from amdattn.dtypes import DType
 from amdattn.errors import UnsupportedProblem
 from amdattn.op.colocation import colocated, view_colocated

@@ -6,9 +6,9 @@ import functools
 from typing import Any
 
 from amdattn.arch.props import DeviceProps, as_device_props
-from amdattn.arrays.buffers import View
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.arrays.interchange import as_view
+from amdattn.arrays.views import View
 from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
 from amdattn.op.choices import planner

@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 from amdattn import scalars
-from amdattn.arrays.buffers import View, empty, host_empty
+from amdattn.arrays.buffers import empty, host_empty
 from amdattn.arrays.interchange import as_view, to_library_of
+from amdattn.arrays.views import View
 from amdattn.device import runtime
 from amdattn.dtypes import PACKED, as_dtype
 from amdattn.op.indices import private

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from amdattn.arch.props import DeviceProps
-from amdattn.arrays.buffers import View
+from amdattn.arrays.views import View
 from amdattn.device import manifest
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import FLOAT32, as_dtype

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
+from amdattn.arrays.views import View
 from amdattn.op.indices import on_device, placed, private
 from amdattn.scalars import INT32_MAX
 

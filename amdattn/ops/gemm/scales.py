@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from amdattn.arrays.buffers import View
 from amdattn.arrays.dlpack import compact_strides
 from amdattn.arrays.interchange import as_view
+from amdattn.arrays.views import View
 from amdattn.dtypes import FLOAT32, as_dtype
 from amdattn.op.plan import Operand
 from amdattn.ops.gemm.problem import BLOCKS, MAX_REACH, MAX_TILE, MX, block_shapes, mx_shapes

@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 from amdattn import scalars
 from amdattn.arch.architectures import Architecture
 from amdattn.arch.props import DeviceProps, as_device_props
-from amdattn.arrays.buffers import View, upload
+from amdattn.arrays.buffers import upload
 from amdattn.arrays.interchange import as_view, asarray, to_library_of
+from amdattn.arrays.views import View
 from amdattn.device import runtime
 from amdattn.dtypes import FLOAT32, DType, as_dtype
 from amdattn.op.choices import planner

@@ -7,8 +7,9 @@ from typing import Any, ClassVar
 
 from amdattn import scalars
 from amdattn.arch.props import DeviceProps, as_device_props
-from amdattn.arrays.buffers import View, empty, host_empty
+from amdattn.arrays.buffers import empty, host_empty
 from amdattn.arrays.interchange import as_view, to_library_of
+from amdattn.arrays.views import View
 from amdattn.device import runtime
 from amdattn.dtypes import as_dtype
 from amdattn.op.choices import planner

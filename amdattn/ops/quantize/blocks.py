@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from amdattn import scalars
-from amdattn.arrays.buffers import View
+from amdattn.arrays.views import View
 from amdattn.errors import UnsupportedProblem
 from amdattn.ops.quantize.problem import BLOCK
 

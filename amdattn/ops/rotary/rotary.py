@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from amdattn import scalars
 from amdattn.arch.props import DeviceProps, as_device_props
-from amdattn.arrays.buffers import View
 from amdattn.arrays.interchange import as_view
+from amdattn.arrays.views import View
 from amdattn.device import runtime
 from amdattn.dtypes import DType, as_dtype
 from amdattn.op.choices import planner

@@ -213,7 +213,7 @@ def test_rows_at_several_distances_are_copied_from_the_host_only() -> None:
 def test_the_distance_of_rows(
     shape: tuple[int, ...], strides: tuple[int, ...], step: int | None
 ) -> None:
-    from amdattn.arrays.buffers import View
+    from amdattn.arrays.views import View
     from amdattn.dtypes import as_dtype
 
     view = View(256, shape, strides, as_dtype("bfloat16"), False, None, ordinal=0)
