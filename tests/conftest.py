@@ -15,12 +15,22 @@ import amdattn
 from amdattn.device.virtual_library import library_path
 from tests.support import tiers
 from tests.support.cli_command import amdattn_command
-from tests.support.fixtures import allocations, fake_rocm, hip_stream, launches, normal
+from tests.support.fixtures import (
+    allocations,
+    fake_rocm,
+    hip_stream,
+    launches,
+    normal,
+    nothing_else_is_freed,
+)
 from tests.support.gpu import gpu
 from tests.support.paths import TESTS
 from tests.support.vdev_library import open_library
 
-FIXTURES = (allocations, amdattn_command, fake_rocm, gpu, hip_stream, launches, normal)
+FIXTURES = (
+    *(allocations, amdattn_command, fake_rocm, gpu, hip_stream, launches, normal),
+    nothing_else_is_freed,
+)
 
 
 # Before numpy is imported. Workers of the test run share the cores already, and more threads of

@@ -181,7 +181,7 @@ OWN: dict[str, dict[str, Any]] = {
     "bench.micro_rows.Clk": {"copies": 32, "waves": 1},
     "bench.micro_rows.LdsRate": {"copies": 32, "waves": 8},
     "bench.micro_rows.Latency": {"evicted": 65536},
-    "bench.shipped.Shipped": {"merges": True},
+    "bench.shipped_launches.ShippedLaunches": {"merges": True},
     "bench.report.stall_text": {"most": 2},
     "bench.replay.Speed": {"warm": 0.0},
     "bench.replay._ComputeUnit": {"version": 0},

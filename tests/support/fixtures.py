@@ -1,5 +1,8 @@
 """Fixtures for tests of the public API."""
 
+import gc
+from collections.abc import Iterator
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -72,3 +75,12 @@ def fake_rocm(tmp_path_factory):
         return built[key]
 
     return build
+
+
+@pytest.fixture
+def nothing_else_is_freed() -> Iterator[None]:
+    """No array that an earlier test left gives its memory back while the test counts memory."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()

@@ -215,7 +215,7 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
 
         Host arrays need none: they are copied to the device, and so that it can.
         """
-        if not k.on_device:
+        if k.ordinal is None:
             return ""
         seq, k_least, v_least, most = self._block_steps(layout)
         if k_least <= k.strides[seq] <= most and v_least <= v.strides[seq] <= most:

@@ -46,6 +46,7 @@ def test_round_trip(hip: Any, size: int) -> None:
     hip.hipFree(pointer)
 
 
+@pytest.mark.usefixtures("nothing_else_is_freed")
 def test_allocation_is_counted(hip: Any) -> None:
     free, total = hip.hipMemGetInfo()
     before = hip.counter("bytes_allocated")

@@ -237,6 +237,7 @@ def test_what_is_refused(vmem: Vmem) -> None:
     assert vmem.call("handle_release", handle) == INVALID_ALLOCATION
 
 
+@pytest.mark.usefixtures("nothing_else_is_freed")
 def test_memory_is_counted_until_nothing_holds_it(vmem: Vmem) -> None:
     before = vmem.free_bytes()
     handle = vmem.mapped(vmem.base)
