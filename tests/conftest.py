@@ -13,7 +13,7 @@ import pytest
 
 import amdattn
 from amdattn.device.virtual_library import library_path
-from tests.support import tiers
+from tests.support import sweeps, tiers
 from tests.support.cli_command import amdattn_command
 from tests.support.fixtures import (
     allocations,
@@ -63,7 +63,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(tiers)
 
 
+@pytest.hookimpl(tryfirst=True)  # tiers tells what no mark is on
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    sweeps.leave_out(items)
     for item in items:
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_SLOW_TEST_SECONDS))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -29,11 +31,16 @@ def commands(page: Path) -> Iterator[list[str]]:
                 yield words[starts[0] :]
 
 
+@functools.cache
+def _amdattn() -> Any:
+    return typer.main.get_command(cli.app)
+
+
 def unknown(words: list[str]) -> str:
     """What of a command does not exist; "" if all of it does."""
     if words[0] != "amdattn":
         return _unknown_script(words[1:])
-    command = typer.main.get_command(cli.app)
+    command = _amdattn()
     rest = iter(words[1:])
     word = ""
     for word in rest:

@@ -74,6 +74,7 @@ def test_a_wrong_result_is_found(name: str, tmp_path: Path) -> None:
     assert run(str(bent)).returncode == 1
 
 
+@pytest.mark.slow
 def test_a_code_object_of_the_user_is_taken(tmp_path: Path) -> None:
     """The peer by its path; one that is wrong is found."""
     from amdattn.compiler import build
@@ -88,6 +89,7 @@ def test_a_code_object_of_the_user_is_taken(tmp_path: Path) -> None:
         assert (done.returncode, f"{name}.hsaco: largest error" in done.stdout) == (code, True)
 
 
+@pytest.mark.slow
 def test_bound_of_the_layer_is_tight() -> None:
     """What gemm_in_a_layer allows is little beside its results."""
     done = run(str(ROOT / "examples" / "gemm_in_a_layer.py"))

@@ -98,6 +98,7 @@ def run(literals: ModuleType, root: Path, monkeypatch: pytest.MonkeyPatch) -> in
     return literals.main()
 
 
+@pytest.mark.slow  # `.ci/run` runs the script itself
 def test_the_tree_has_none_that_is_not_allowed(literals, monkeypatch, capsys) -> None:
     assert run(literals, ROOT, monkeypatch) == 0, capsys.readouterr().out
 

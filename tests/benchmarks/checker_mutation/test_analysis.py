@@ -648,7 +648,8 @@ def test_loops_but_for_that_of_another_attempt() -> None:
 @pytest.mark.parametrize(
     ("name", "of_kind"),
     [
-        ("attn_merge_bf16_d128_rtne", 8),
+        ("attn_merge_bf16_d128_rtne", 2),
+        pytest.param("attn_merge_bf16_d128_rtne", 8, marks=pytest.mark.slow),
         pytest.param("attn_merge_bf16_d128_rtne", 1000, marks=pytest.mark.slow),
         pytest.param(SHORTER, 2, marks=pytest.mark.slow),
         pytest.param(SHORTER, 40, marks=pytest.mark.slow),

@@ -49,7 +49,7 @@ def test_sample(product: str, names: tuple[str, ...], size: int) -> None:
     assert counts[Verdict.IN_PLACE.value] > counts["mutants"] // 3
 
 
-@pytest.mark.parametrize("product", ["MI300X", "MI355X"])
+@pytest.mark.parametrize("product", ["MI300X", pytest.param("MI355X", marks=pytest.mark.slow)])
 def test_every_mutant_of_the_kernel_that_narrows_indices(product: str) -> None:
     """No operation's plan launches it: calls do."""
     subjects = shipped_subjects(KNOWN_DEVICES[product], ("narrow_indices",))
@@ -106,6 +106,7 @@ def test_wait_and_barrier_in_front_of_a_counter(
         ), (changed[result.id], result.failure)
 
 
+@pytest.mark.slow
 def test_launches_that_merge_parts_themselves() -> None:
     """Of the kernel that can: a result that must be whole, and counters that must be left at 0."""
     (subject,) = shipped_subjects(PROPS, (FORWARD,))

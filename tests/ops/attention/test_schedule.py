@@ -133,7 +133,7 @@ def test_enough_long_sequences_are_not_cut():
     assert {entry["parts"] for entry in entries if entry["rows"]} == {1}
 
 
-@pytest.fixture(params=["one long", "other keys", "many"])
+@pytest.fixture(params=["one long", "many", pytest.param("other keys", marks=pytest.mark.slow)])
 def arrays(request):
     lengths = MIXES[request.param]
     rng = np.random.default_rng(3)

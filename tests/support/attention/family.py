@@ -90,9 +90,7 @@ _SOME = {
 def some_by_default(members: Sequence[Member]) -> list[Any]:
     """Every shape, element type and rounding; the slow tier has the other pairs of them.
 
-    Roundings of the same shape are the same code but for a few instructions. What runs each member
-    by default is test_attn_fwd.py's test_sequence_lengths_of_members, and test_attn_fwd_narrow.py's
-    test_sequence_lengths.
+    Roundings of the same shape are the same code but for a few instructions.
     """
     return [
         pytest.param(member, marks=() if member in _SOME else pytest.mark.slow)

@@ -21,7 +21,7 @@ from tests.support.vdev_library import DEFAULT_CPU
 U32 = npt.NDArray[np.uint32]
 U8 = npt.NDArray[np.uint8]
 SPACE = 8192  # bytes of each kind of memory
-TRIALS = 7
+TRIALS = 3
 ADDRESS, DATA, DATA1, DST = 2, 16, 20, 8  # VGPRs
 BASE, SOFFSET = 4, 12  # SGPRs: resource or base address, offset
 FLAT_SEGMENT = {"FLAT": 0, "SCRATCH": 1, "GLOBAL": 2}
