@@ -43,8 +43,8 @@ FIXED = [
     "From outside, because no mutation touched these fields: scratch of any size was accepted, and"
     " scratch whose size is no multiple of 4 was written past its end; kernel arguments of"
     " gigabytes were allocated; GPR indexing was bounded by the file, not by the wave's allocation."
-    " Sizes are now capped (core/device.cc), indices bounded (isa/gpr_index.cc), and the campaign varies all"
-    " of these; a sanitizer guards the registers that a wave does not have.",
+    " Sizes are now capped (core/device.cc), indices bounded (isa/gpr_index.cc), and the campaign"
+    " varies all of these; a sanitizer guards the registers that a wave does not have.",
     "By that guard: checked mode read the address registers of a load before it refused the load"
     " for naming registers beyond the allocation (core/worker.cc). In the review of that: in the"
     " performance model a load through something that is no buffer resource ended the process"
