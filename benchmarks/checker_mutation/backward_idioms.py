@@ -12,8 +12,8 @@ from benchmarks.checker_mutation.makers import sources
 from benchmarks.checker_mutation.masks import maker
 
 _NO_COLUMNS = (
-    "the lanes that stay away have no column in this step, and so they have none in any later one: "
-    "what follows are stores that lead such lanes outside of the buffer, and the end"
+    "the disabled lanes have no column in this step, and so none in any later one: what follows "
+    "are stores whose offsets put such lanes outside the buffer, and the end"
 )
 _ADDS = ("v_or_b32", "v_add_u32")
 

@@ -17,24 +17,24 @@ from benchmarks.checker_mutation.makers import sources
 from benchmarks.checker_mutation.masks import compared, makers, shrinks
 
 _UPPER_HALF = (
-    "the mask has every lane that is there: the columns of this step are in the upper half of what "
-    "is turned, which ends at half of the most columns of a head at the latest"
+    "the mask already has every active lane: the columns of this step are not in the lower half of"
+    " the rotated columns, which ends at half of the most columns of a head at the latest"
 )
 NESTED_COLUMNS = (
-    "the lanes that stay away have no column in this step of the row, and so they have none in the "
-    "later ones, which only these loads and stores follow; then the mask of the rows is restored"
+    "the disabled lanes have no column in this step of the row, and so none in later ones; only "
+    "the loads and stores of those follow, and then the mask of the rows is restored"
 )
 ROWS_THERE = (
-    "the lanes that are let in as well are of rows that are not there: they take the first row's "
-    "Q, and nobody stores what comes of it"
+    "the additional lanes are of rows that do not exist: they take the first row's Q, and nobody "
+    "stores the result"
 )
 KEPT_FOR_NOBODY = (
-    "the lanes that are let in as well store what there is of rows that are not there, which have "
-    "their place in a part, and nobody loads it"
+    "the additional lanes store values of rows that do not exist: these have a place in a part, "
+    "and nobody loads it"
 )
 COLUMNS_OF_O = (
-    "the lanes that are let in as well load columns of V behind the head's, of the rows that there "
-    "are: they come to columns of O that are not stored"
+    "the additional lanes load columns of V after the head's, in rows that exist: they contribute "
+    "only to columns of O that are not stored"
 )
 _COLUMNS = re.compile(r"_d(\d+)_")
 _CROSSES_LANES = ("v_readfirstlane", "v_readlane", "ds_", "s_barrier")

@@ -15,9 +15,9 @@ from benchmarks.checker_mutation.generate import Mutant
 from benchmarks.checker_mutation.kernel import KernelCode
 
 _LATER_TURN = (
-    "no wave comes here: this hides keys of a later turn, which are at least a tile behind the "
-    "first ones, and less than 16 of these are seen by no query; where more are, they are new "
-    "ones, which other code attends to"
+    "no wave reaches this: it hides keys of a later turn, which come at least a tile after the "
+    "first ones, and fewer than 16 of the first ones are seen by no query; where there are more, "
+    "they are new keys, which other code attends to"
 )
 _COUNTS = re.compile(r"v_(accvgpr_read_b32|mov_b32|add_u32|cmp_lt_i32)|s_(nop|waitcnt)")
 _HIDES = re.compile(r"v_cndmask_b32_e\d+ (v\d+), \1, 0, vcc")

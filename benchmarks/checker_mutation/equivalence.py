@@ -35,9 +35,9 @@ from benchmarks.checker_mutation.waits import TooEarly, WaitAnalysis
 
 _EXEC = frozenset(regs.EXEC)
 _OWN_LOAD = (
-    "the load that may be pending behind the loop goes to LDS, where only the wave's own later "
-    "loads write: these end behind it, and are waited for before the barrier behind which more of "
-    "LDS than the waves' votes is read next"
+    "the load that may be pending after the loop goes to LDS, where only the wave's own later "
+    "loads write: these end after it, and are waited for before the barrier after which more of "
+    "LDS than the waves' votes is next read"
 )
 _IGNORES_EXEC = ("v_readlane", "v_writelane", "v_nop", "v_mfma", "v_smfmac", "buffer_wbl2")
 # Lanes that must not touch memory get this offset, behind every range below it.
@@ -251,10 +251,10 @@ class Judge:
         places = places.union(*joined)
         argument = ""
         if not required and not joined:
-            argument = "no pair of instructions has fewer wait states than the table asks for"
+            argument = "no pair of instructions has fewer wait states than the table requires"
             if missing:
                 rule = missing[0].rule
-                argument = f"only LLVM keeps states for {rule}; the manual's table asks for none"
+                argument = f"only LLVM requires states for {rule}; the manual's table requires none"
         return Judgement(argument, frozenset(places))
 
     def _last_load_to_lds(self, mutant: Mutant) -> str:
@@ -284,7 +284,7 @@ class Judge:
         ordered = [pc for pc in after | before if self._orders(self._code.at(pc))]
         argument = ""
         if not any(self._conflict(before, after, of) for of in (regs.is_ds, regs.is_vmem)):
-            argument = "nothing before it and nothing after it touch the same memory"
+            argument = "nothing before it touches the same memory as anything after it"
         return Judgement(argument, frozenset({mutant.pc, *ordered}))
 
     def _conflict(
@@ -381,8 +381,8 @@ class Judge:
             far = max(sizes) <= _MAX_ALLOCATION < min(ends)
             if far and max(ends) < _MASKED_OFFSET + width:
                 argument = (
-                    f"both ranges end near {min(ends):#x}: behind every byte of the allocations, "
-                    f"and before the offset {_MASKED_OFFSET:#x} of masked lanes plus an element"
+                    f"both ranges end near {min(ends):#x}: after every byte of the allocations, "
+                    f"and before the offset {_MASKED_OFFSET:#x} of masked lanes plus one element"
                 )
         return Judgement(argument, frozenset({mutant.pc, *users}))
 

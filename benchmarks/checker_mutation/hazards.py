@@ -41,7 +41,7 @@ _RULES = {
 # The manual asks for no state of a carry and has no row for a lane mask; LLVM keeps two for both.
 _AS_MASK = "VALU writes SGPR or VCC -> VALU reads it as carry-in or lane mask"
 # The manual's row is taken to mean the source that lanes exchange; LLVM means all of them.
-_AS_OTHER = "VALU writes VGPR -> DPP reads it as another source than that which lanes exchange"
+_AS_OTHER = "VALU writes VGPR -> DPP reads it as a source other than the one lanes exchange"
 LLVM_ONLY = (_AS_MASK, _AS_OTHER)
 
 _TRANS = re.compile(r"v_(exp|log|rcp|rcp_iflag|rsq|sqrt|sin|cos)_(f16|f32|f64)")

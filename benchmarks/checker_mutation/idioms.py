@@ -13,16 +13,16 @@ from benchmarks.checker_mutation.makers import sources
 from benchmarks.checker_mutation.uniform import Taken
 
 _LOG_OF_0 = (
-    "the lanes that are let in as well take the logarithm of a sum of 0: minus infinity, which "
-    "those that stay away hold already, and no reference of a row without keys makes it another"
+    "the additional lanes take the logarithm of a sum of 0: minus infinity, which lanes that skip "
+    "it hold already and which no reference of a row without keys changes"
 )
 _STORED_BEFORE = (
-    "the lanes that stay away have rows whose sum is 0, for which the first attempt has stored "
-    "minus infinity, as this one would; behind this store the mask of the rows is restored"
+    "the disabled lanes have rows whose sum is 0, for which the first attempt has stored minus "
+    "infinity, as this one would; after this store the mask of the rows is restored"
 )
 _ALL_RENEWED = (
-    "the greatest of flags that are 1 in all lanes, as no sum of probabilities is below -1: it is "
-    "1, whichever lane it comes from"
+    "the value is the maximum of flags that are 1 in all lanes, since no sum of probabilities is "
+    "below -1: it is 1, whichever lane it comes from"
 )
 _MOST_OPERANDS = 4  # of a search through the makers of a value
 

@@ -87,7 +87,7 @@ def exact(loops: runs.Loops) -> str:
             )
         )
     head = ("kernel", "mode", "MFMA clk of a SIMD", "VALU clk of a wave", "LDS clk of a port")
-    return table((*head, "of it conflicts (modelled)"), rows)
+    return table((*head, "of which conflicts (modelled)"), rows)
 
 
 def curve(use: dict[int, float], cold: dict[int, float]) -> str:
@@ -214,7 +214,7 @@ def summary(loops: runs.Loops) -> str:
         mean = sum(map(abs, off)) / len(off)
         row = [name, f"{100 * mean:.1f} %", percent(min(off)), percent(max(off))]
         rows.append([*row, sum(abs(x) <= 0.08 for x in off)])
-    return table(("time from", "mean deviation", "least", "greatest", "of 54 within 8 %"), rows)
+    return table(("time from", "mean deviation", "least", "greatest", "within 8 %, of 54"), rows)
 
 
 def lds() -> str:
@@ -296,7 +296,7 @@ def readings(loops: runs.Loops, exclusive: runs.Loops) -> str:
 
 def coexecution() -> str:
     """The model's table of what runs beside a matrix instruction."""
-    head = ("arch", "instructions", "beside an MFMA", "clk behind its end", "evidence")
+    head = ("arch", "instructions", "beside an MFMA", "clk after its end", "evidence")
     return table(head, figures.coexecution())
 
 

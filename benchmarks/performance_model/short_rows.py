@@ -60,7 +60,7 @@ def main() -> None:
     launch_us = architecture(props.arch).launch_us
     kernel, functions = Aiter(aiter, "rtne"), Functions()
     alone = loop(AiterForward(aiter, "rtne"), 1)
-    head = ["shape", "published us", "clk", "outside of the loop, a round", "GHz", "us"]
+    head = ["shape", "published us", "clk", "outside the loop, per round", "GHz", "us"]
     head += ["alone: us"]
     print(f"| {' | '.join(head)} |\n|---|" + "--:|" * (len(head) - 1))
     for row in PUBLISHED:

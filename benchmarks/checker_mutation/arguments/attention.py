@@ -6,26 +6,26 @@ from benchmarks.checker_mutation.decode_idioms import COLUMNS_OF_O
 from benchmarks.checker_mutation.stated import Stated
 
 _FIRST_COLUMNS = (
-    "no wave comes here: in every row that there is one lane has the first columns, so that the "
-    "branch before it is always taken"
+    "no wave reaches this: in every row that exists one lane has the first columns, so the branch "
+    "before it is always taken"
 )
 _NO_COLUMNS = (
-    "the lanes that stay away have no column of O in this step, the first, and so they have none "
-    "at all: there is nothing that they would store later"
+    "the disabled lanes have no column of O in this step, the first, and so none at all: they have"
+    " nothing to store later"
 )
 _ROWS_WITH_WEIGHT = (
-    "the lanes that stay away have a sum of 0, which no row has that is done again: that is only "
-    "done where the logarithm is not a number, and that of a row without any weight is -infinity"
+    "the disabled lanes have a sum of 0, which no repeated row has: a row is repeated only where "
+    "its logarithm is not a number, and that of a row without any weight is -infinity"
 )
 _OF_NO_KEYS = (
-    "the lanes that are let in have a sum of 0, which only rows without keys have, whose reference "
-    "is -infinity: the logarithm of both is the -infinity that these have without it"
+    "the additional lanes have a sum of 0, which only rows without keys have, and their reference "
+    "is -infinity: the logarithm of both is -infinity, which these lanes hold without it"
 )
 _ROWS_OF_A_PART = (
-    "the lanes that are let in have rows behind the last one: the partial result of a tile has "
-    "rows of its own for all of the tile, and those that are not there are never read"
+    "the additional lanes have rows after the last one: the partial result of a tile has a row for"
+    " each of the tile's, and those that do not exist are never read"
 )
-_ONE_GROUP = "no wave comes here: all columns of O that the kernel takes are in one group"
+_ONE_GROUP = "no wave reaches this: all columns of O that the kernel accepts are in one group"
 
 _NARROW = "attn_fwd_bf16_d64_narrow_rtne"
 _GFX942 = ("gfx942",)

@@ -5,89 +5,88 @@ from __future__ import annotations
 from benchmarks.checker_mutation.stated import Stated
 
 _DIVIDED = (
-    "the lanes that are let in as well divide by more than they have: the quotient is 0, and the "
-    "remainder what they had"
+    "the additional lanes divide by more than they have: the quotient is 0, and the remainder is "
+    "the dividend"
 )
 _NOT_THERE = (
-    "the lanes that are let in as well take a row behind the last one for one to be summed: they "
-    "read the last one in its place, and store none that is not there"
+    "the additional lanes treat a row after the last one as one to be summed: they read the last "
+    "one in its place, and store no row that does not exist"
 )
-_NOTHING_SUMMED = "the lanes that are let in as well store nothing: none of their rows is summed"
+_NOTHING_SUMMED = "the additional lanes store nothing: none of their rows is summed"
 _A_BATCH = (
-    "no wave comes here from code that has not waited: there is a batch entry, whose loop has"
+    "no wave reaches this from code that has not waited: there is at least one batch entry, and "
+    "its loop has waited"
 )
 _SAME_SUM = (
-    "the lanes that are let in as well hold the same sum: they store the same word to the same "
-    "address, which nobody else uses in the rest of the launch"
+    "the additional lanes hold the same sum: they store the same word to the same address, which "
+    "nobody else uses in the rest of the launch"
 )
 _FIRST_ONLY = (
-    "what follows is of the first lane of a workgroup, which is not among those that stay away"
+    "what follows concerns the first lane of a workgroup, which is not among the disabled ones"
 )
 _TILES = (
-    "the mask has every lane: the first 16 rows of a workgroup are in one tile, which has 16 or 32"
+    "the mask already has every lane: the first 16 rows of a workgroup are in one tile, which has "
+    "16 or 32"
 )
-_ONE_TILE = "the mask has every lane: the 32 rows of a workgroup are one tile"
+_ONE_TILE = "the mask already has every lane: the 32 rows of a workgroup are one tile"
 _STRICTER = (
-    "the lanes that are let in as well have nothing to do before the next mask, which leaves them "
-    "out: it asks for a column further on"
+    "the additional lanes have nothing to do before the next mask, which asks for a later column "
+    "and excludes them"
 )
 _ROW_ENDED = (
-    "for the lanes that stay away the row ends in this step, and so they have no columns in the "
-    "later ones, which only these stores follow; then the mask of the rows is restored"
+    "the row ends in this step for the disabled lanes, so they have no columns in later steps; "
+    "only the stores of those follow, and then the mask of the rows is restored"
 )
 _A_ROW = (
-    "no wave comes here: of a row that it has, it has all 16 lanes, the first one and others, so "
-    "that the branch before it is taken where it has to be"
+    "no wave reaches this: a wave has all 16 lanes of each of its rows, the first one and others, "
+    "so the branch before it is taken where it has to be"
 )
 _LAST_TWO = (
-    "what follows is of the first two lanes of a row, which are not among those that stay away"
+    "what follows concerns the first two lanes of a row, which are not among the disabled ones"
 )
 
 _COLUMNS_BEHIND = (
-    "what it would wait for has arrived: of a row that it has, a wave loads columns of out and dout"
-    " behind it, and waits for these"
+    "what it would wait for has arrived: after it, a wave loads columns of out and dout of each of"
+    " its rows, and waits for these"
 )
 _SAME_WORK = (
-    "the lanes that are let in as well hold the same words, in scalar registers: they store these "
-    "to the same addresses, before the barrier behind which all waves read them"
+    "the additional lanes hold the same words, in scalar registers: they store these to the same "
+    "addresses, before the barrier after which all waves read them"
 )
-_ALL_SET = "the mask has every lane: each of a workgroup has something to set to zero"
+_ALL_SET = "the mask already has every lane: each lane of a workgroup has something to set to zero"
 _BEHIND_THE_LAST = (
-    "the loads that may be pending are of tiles behind the last one: they go to stages of LDS that "
-    "nobody reads any more, and a wave ends behind its loads"
+    "the loads that may be pending are of tiles after the last one: they go to stages of LDS that "
+    "nobody reads any more, and a wave ends only after its loads"
 )
 _HAS_KEYS = (
-    "what it would wait for has arrived: it is waited for before, but by a wave without keys, and "
-    "those have ended"
+    "what it would wait for has arrived: every wave has waited for it before except those without "
+    "keys, and these have ended"
 )
 _BOTH_LENGTHS = (
-    "what it would wait for has arrived: where there are lengths of sequences of k there are those "
-    "of q, which were waited for before"
+    "what it would wait for has arrived: where there are lengths of the sequences of k there are "
+    "lengths of those of q, which were waited for before"
 )
 
 _LAST_COLUMNS = (
-    "the lanes that stay away have no column of dV in this step, and so none in later ones; behind "
-    "these stores, of the last keys of the wave, it ends"
+    "the disabled lanes have no column of dV in this step, and so none in later ones; these stores"
+    " are of the wave's last keys, and the wave ends after them"
 )
 _OF_NO_TILE = (
-    "what is read is the tile before the first one, of zeroes, of which 16 bytes further on are "
-    "more"
+    "what is read is the tile before the first one, which is zero; 16 bytes further on it is zero "
+    "as well"
 )
 
-_WAITED_AGAIN = (
-    "the read that may be under way then is waited for once more, in front of what it is for"
-)
+_WAITED_AGAIN = "the read that may still be pending is waited for once more, before its consumer"
 
 _ANOTHERS_ROW = (
-    "the lanes that are let in as well, fewer than a row has, come behind the last whole row: their"
-    " rows are the first lanes' next ones and the first of the next workgroup, as far as they "
-    "exist. They read what no lane of the launch writes, and store the same words to the same "
-    "addresses"
+    "the additional lanes, fewer than a row has, come after the last whole row: their rows are the"
+    " first lanes' next ones and the first of the next workgroup, as far as they exist. They read "
+    "what no lane of the launch writes, and store the same words to the same addresses"
 )
 
 _BY_ROWS = (
-    "the 8 bytes that are not set to zero are of a tile by rows and the 8 behind are of dS: either"
-    " is written before it is read; only the same tile by columns is read in the first step"
+    "the 8 bytes that are not set to zero belong to a tile by rows and the next 8 to dS: both are "
+    "written before they are read; only the same tile by columns is read in the first step"
 )
 
 _OF_KEYS = ("attn_bwd_bf16_d128", "attn_bwd_bf16_d64")

@@ -5,17 +5,17 @@ from __future__ import annotations
 from benchmarks.checker_mutation.stated import Stated
 
 _FIRST_PAGE = (
-    "what it would wait for has arrived: the first lane looks up the page of a key that is before "
-    "the end, or the wave would not be here, so that the wave has waited to tell whether there is "
-    "such a page"
+    "what it would wait for has arrived: the first lane looks up the page of a key before the end,"
+    " or the wave would not be here, so the wave has already waited to tell whether there is such "
+    "a page"
 )
 _NO_SEQUENCE = (
-    "a wave has all of its lanes here or none, and what is done is a question about all lanes, of "
-    "which the answer is no where there is no lane or no sequence"
+    "a wave has all of its lanes here or none, and what follows is a test over all lanes, which is"
+    " false where there is no lane or no sequence"
 )
 _FIRST_COLUMNS = (
-    "no wave comes here: it is the way of waves without a lane that has a column of the first "
-    "step, and one has column 0"
+    "no wave reaches this: it is the path of waves in which no lane has a column of the first "
+    "step, and one lane always has column 0"
 )
 _KERNEL = "attn_decode_bf16_d128_q16"
 _KERNELS = (_KERNEL, "attn_decode_bf16_d128_q64")

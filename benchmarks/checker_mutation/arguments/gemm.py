@@ -7,39 +7,39 @@ from collections.abc import Iterator
 from benchmarks.checker_mutation.stated import EVERY_ARCH, Stated
 
 _LATER_FRAGMENTS = (
-    "the lanes that stay away have no result in this fragment, and so they have none in the later "
-    "ones, which only these stores follow"
+    "the disabled lanes have no result in this fragment, and so none in later ones; only the "
+    "stores of those follow"
 )
 _LATER_COLUMNS = (
-    "the lanes that stay away have no result in this column, and so they have none in the later "
-    "ones of the row, which only these stores follow"
+    "the disabled lanes have no result in this column, and so none in later ones of the row; only "
+    "the stores of those follow"
 )
 _ALL_STORED = "all results have been stored, and nothing else follows for any lane"
 _SAME_WORDS = (
-    "the lanes that are let in as well store the same words to the same address, which "
-    "nobody else uses in the rest of the launch"
+    "the additional lanes store the same words to the same address, which nobody else uses in the "
+    "rest of the launch"
 )
 _ONE_STORE = (
-    "the lanes that are let in as well are of the same wave, and store the same word to the same "
-    "address by the same instruction"
+    "the additional lanes are of the same wave, and store the same word to the same address by the"
+    " same instruction"
 )
 _ONLY_AFTER_AN_ABORT = (
-    "all parts of the tile have arrived, so that its counter and sums are next looked at by the "
-    "next launch, which starts when every wave of this one has taken its sums: the order of the "
-    "two matters only if the launch is aborted between them"
+    "all parts of the tile have arrived, so its counter and sums are next read by the next launch,"
+    " which starts when every wave of this one has taken its sums: the order of the two matters "
+    "only if the launch is aborted between them"
 )
 _FIRST_FRAGMENT_FIRST = (
-    "a wave that comes here has results in the fragment before, too, for which it waited until all "
-    "that it had read from LDS was there; it has read nothing since"
+    "a wave that reaches this has results in the fragment before, too, for which it waited until "
+    "all its LDS reads had arrived; it has read nothing since"
 )
 _YOUNGEST_LOAD = (
-    "the one load that may be pending behind it is the last of the loop, whose registers nothing "
-    "touches any more: waves that come without the loop take all eight steps, which wait for all"
+    "the one load that may be pending after it is the last of the loop, whose registers nothing "
+    "touches any more: waves that skip the loop take all eight steps, which wait for every load"
 )
 _COUNTER_IS_READ = (
-    "the counter has been read into a scalar register before, so that only loads of what is added "
-    "to the product may be pending, which nobody writes in the launch, and for which the end of "
-    "the tile waits"
+    "the counter has already been read into a scalar register, so only loads of what is added to "
+    "the product may be pending; nobody writes that in the launch, and the end of the tile waits "
+    "for the loads"
 )
 _WAITS = ("wait deleted", "wait weakened")
 

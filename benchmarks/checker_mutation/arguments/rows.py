@@ -6,40 +6,40 @@ from benchmarks.checker_mutation.stated import Stated
 
 _ALL_STORED = "all results have been stored, and nothing else follows for any lane"
 _SAME_ROW = (
-    "the lanes that are let in as well hold the same row, of which they have the same sum and "
-    "greatest value: they store the same word to the same address"
+    "the additional lanes hold the same row, with the same sum and maximum: they store the same "
+    "word to the same address"
 )
 _LAST_CHUNK = (
-    "the lanes that are let in as well hold the last chunk of the row too, from the same addresses "
-    "and with the same sum: they store its last columns once more, the same words"
+    "the additional lanes also hold the last chunk of the row, from the same addresses and with "
+    "the same sum: they store the same words to its last columns once more"
 )
 _ROW_ENDED = (
-    "for the lanes that stay away the row ends in this step, and so they have no columns in the "
-    "later one, which only these stores follow; a wave without lanes then leads to the end, too"
+    "the row ends in this step for the disabled lanes, so they have no columns in the later one; "
+    "only its stores follow, and a wave without lanes then reaches the end, too"
 )
 _ENDS = (
-    "all results have been stored: a wave with lanes ends by the next branch, and one without by "
-    "those behind it, which test masks of EXEC"
+    "all results have been stored: a wave with active lanes ends by the next branch, and one "
+    "without by the branches after it, which test masks of EXEC"
 )
 _NOT_FROM_THERE = (
-    "the loads that it would wait for are of the code for a residual, which waves leave for the "
-    "end: with lanes by a branch on EXEC, without by branches on masks of EXEC, which are 0. "
-    "Waves that come here have two loads under way, which it allows"
+    "the loads that it would wait for belong to the code for a residual, from which waves go to "
+    "the end: with active lanes by a branch on EXEC, without by branches on masks of EXEC, which "
+    "are 0. Waves that reach this have two loads pending, which it allows"
 )
 
 _NEXT_ROW = (
-    "the lanes that are let in as well, which no row of the workgroup is left for, hold the first "
-    "columns of the next row: they store what the next workgroup stores there, the same words, and "
-    "behind the last row the next test has them stay away"
+    "the additional lanes, for which no row of the workgroup is left, hold the first columns of "
+    "the next row: they store the same words there as the next workgroup, and after the last row "
+    "the next test disables them"
 )
 _NONE_ANYWAY = (
-    "the lanes that are let in as well have a distance of parts that is no number: whatever they "
-    "make of it, their results are replaced by no number before they are stored"
+    "the additional lanes have a distance between parts that is no number: whatever they compute "
+    "from it, their results are replaced by no number before they are stored"
 )
 
 _FIRST_LANE = (
-    "with one more under way, what it waits for has arrived as well: every wave has the first lane "
-    "of a row, whose store of lse is younger and not counted"
+    "with one more operation pending, what it waits for has arrived as well: every wave has the "
+    "first lane of a row, whose store of lse is younger and not counted"
 )
 
 _NORM, _MERGE = "rms_norm_bf16_c4096_l256", "merge_state_bf16_b8"

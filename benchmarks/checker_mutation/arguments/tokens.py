@@ -8,25 +8,25 @@ _SLICES, _ROTARY = "sample_slices_fp32", "rotary_norm_bf16_h1"
 _GFX942 = ("gfx942",)
 
 _OTHER_WAY = (
-    "a lane of the list has loaded its entry or reads it from LDS, by a condition of the whole "
-    "launch: here none is loaded, and what was loaded before has been waited for"
+    "a lane of the list has loaded its entry or reads it from LDS, by a condition that holds for "
+    "the whole launch: here none is loaded, and earlier loads have been waited for"
 )
 _READ_BEFORE = (
-    "what is written behind it was last read in front of an earlier barrier: in between only other "
+    "what is written after it was last read before an earlier barrier: in between only other "
     "places of LDS are touched"
 )
 _SAME_WORDS = (
-    "the lanes that are let in as well store the same words to the same address, before the row is "
-    "counted, or when nobody uses it in the rest of the launch"
+    "the additional lanes store the same words to the same address, before the row is counted, or "
+    "when nobody uses it in the rest of the launch"
 )
-_ALL_LANES = "a digit has as many values as the workgroup has lanes, so that none stays away"
+_ALL_LANES = "a digit has as many values as the workgroup has lanes, so none is disabled"
 _NOT_GREATER = (
-    "the lanes that are let in as well make scores of logits that are minus infinity or none: "
-    "minus infinity, or no number, which is no lane's best"
+    "the additional lanes compute scores of logits that are minus infinity or do not exist: minus "
+    "infinity, or no number, which is no lane's best"
 )
 _SAME_HEAD = (
-    "the lanes that are let in as well have read the columns of the head's first lane, and store "
-    "the same words where it does"
+    "the additional lanes have read the columns of the head's first lane, and store the same words"
+    " where it does"
 )
 _ALL_STORED = "all results have been stored, and nothing else follows for any lane"
 

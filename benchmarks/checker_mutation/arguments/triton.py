@@ -5,31 +5,33 @@ from __future__ import annotations
 from benchmarks.checker_mutation.stated import Stated
 
 _SHORT_DIVISION = (
-    "the lanes that are let in as well divide as 64-bit numbers, which gives the quotient and the "
-    "remainder of 32-bit numbers too; their short path is then entered by no lane"
+    "the additional lanes divide 64-bit numbers, which gives the quotient and the remainder of "
+    "32-bit numbers too; no lane then enters their short path"
 )
 _OWN_BYTES = (
-    "a wave reads before it and writes after it, of the bytes that both do, only those whose "
-    "address has its own number in bit 6"
+    "of the bytes that are read before it and written after it, a wave touches only those whose "
+    "address has the wave's number in bit 6"
 )
 _CONST_BEFORE = (
-    "before it the kernel only loads const operands, and it uses no LDS: there is nothing to order"
+    "before it the kernel only loads const operands, and the kernel uses no LDS: there is nothing "
+    "to order"
 )
 _NO_MASK = (
-    "the kernel masks no lane: every offset lies inside its allocation, far before either range"
+    "the kernel masks no lane: every offset lies inside its allocation, far before the end of "
+    "either range"
 )
 _ONE_BY_ONE = (
-    "the lanes that are let in as well, whose neighbour adds to the other half of the same dword, "
-    "add one by one with compare-and-swap, which is right for any address; their path with one "
-    "packed addition is then entered by no lane"
+    "the additional lanes, whose neighbour adds to the other half of the same dword, add one by "
+    "one with compare-and-swap, which is right for any address; no lane then enters their path "
+    "with one packed addition"
 )
 _OTHER_LANES = (
-    "the next instruction goes on with the lanes of the mask that are not in EXEC: all of the "
-    "mask, as no lane of the loop before is in it, whether EXEC holds those or none"
+    "the next instruction continues with the lanes of the mask that are not in EXEC: these are the"
+    " whole mask, as it has no lane of the loop before, whether EXEC holds those lanes or none"
 )
 _TWO_BUFFERS = (
-    "what is read before it and what is written behind it are two buffers, of which the other "
-    "barrier of the loop keeps apart who reads and who writes"
+    "the reads before it and the writes after it go to two different buffers, and the loop's other"
+    " barrier separates the readers and the writers of each"
 )
 
 _GFX942, _GFX950 = ("gfx942",), ("gfx950",)

@@ -479,10 +479,10 @@ AGAIN = ("s_barrier", "s_load_dwordx4 s[12:15], s[0:1], 0x0", "s_waitcnt lgkmcnt
 @pytest.mark.parametrize(
     ("before", "compare", "other", "expected"),
     [
-        ((), "v_cmp_neq_f32_e64 s[2:3], 0, v4", "0xff800000", ["the lanes that are", ""]),
+        ((), "v_cmp_neq_f32_e64 s[2:3], 0, v4", "0xff800000", ["the additional lanes take", ""]),
         (
             *(AGAIN, "v_cmp_neq_f32_e64 s[2:3], 0, v4", "0xff800000"),
-            ["the lanes that are", "the lanes that stay"],
+            ["the additional lanes take", "the disabled lanes have"],
         ),
         (AGAIN, "v_cmp_neq_f32_e64 s[2:3], 0, v3", "0xff800000", ["", ""]),  # another's sum
         (AGAIN, "v_cmp_neq_f32_e64 s[2:3], 0, v4", "0", ["", ""]),
@@ -511,7 +511,7 @@ def test_flags_that_are_one(limit: str, same: bool) -> None:
         *("ds_bpermute_b32 v3, v0, v2", "s_waitcnt lgkmcnt(0)", "v_max_f32_e32 v3, v3, v3"),
         *("v_max_f32_e32 v2, v2, v3", "ds_bpermute_b32 v3, v0, v2", "ds_bpermute_b32 v4, v0, v1"),
     )
-    expected = "the greatest of flags" if same else ""
+    expected = "the value is the" if same else ""
     assert arguments(kernel, "LDS offset") == [expected, expected, ""]
 
 

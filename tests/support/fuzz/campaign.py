@@ -28,27 +28,26 @@ TIMEOUT = 60  # seconds for one input; a hang is a crash
 RSS_LIMIT = 6000  # MB
 # What was found, and what became of it.
 FIXED = [
-    "By a sanitizer: a kernel descriptor may ask for more user and preloaded SGPRs than there"
-    " are: the values were written behind the registers of the wave. The launch is refused"
+    "By a sanitizer: a kernel descriptor could ask for more user and preloaded SGPRs than exist,"
+    " and the values were written past the registers of the wave. The launch is now refused"
     " (hip/launch.cc).",
-    "By the time limit: a function symbol far outside the code made `amdattn_vdev_listing`"
-    " run for minutes. Symbols count as functions only where there is code"
-    " (core/code_object.cc).",
-    "In review for it: `hipModuleLoadData` allocated as many bytes as the headers claim, up"
-    " to 4 GiB. An image is now copied piece by piece, as far as it can be read"
+    "By the time limit: a function symbol far outside the code made `amdattn_vdev_listing` run for"
+    " minutes. Symbols now count as functions only where there is code (core/code_object.cc).",
+    "In the review of that: `hipModuleLoadData` allocated as many bytes as the headers claim, up to"
+    " 4 GiB. An image is now copied piece by piece, as far as it can be read"
     " (core/offload_bundle.cc).",
-    "In review for it: kernel names that are not ASCII made invalid JSON of the findings"
+    "In the review of that: kernel names that are not ASCII made the JSON of the findings invalid"
     " (check/session.cc).",
-    "By the time limit: a loop that keeps changing memory never ends, here as on a GPU. The"
-    " option `max_total_instructions` ends it; it is off unless it is set.",
-    "From outside, because no mutation touched these fields: scratch of any size was believed, and"
-    " that of a size that is no multiple of 4 was written beyond its end; kernel arguments of"
-    " gigabytes were allocated; GPR indexing was bounded by the file, not by the wave's"
-    " allocation. Sizes are capped (core/device.cc), indices bounded (isa/gpr_index.cc), and the"
-    " campaign varies all of it; a sanitizer now guards the registers that a wave does not have.",
-    "By that guard: in checked mode the address registers of a load were read before the load was"
-    " refused for naming registers beyond the allocation (core/worker.cc). In review for it: in"
-    " the performance model a load through something that is no buffer resource ended the process"
+    "By the time limit: a loop that keeps changing memory never ends, here as on a GPU. The option"
+    " `max_total_instructions` ends it; it is off unless set.",
+    "From outside, because no mutation touched these fields: scratch of any size was accepted, and"
+    " scratch whose size is no multiple of 4 was written past its end; kernel arguments of"
+    " gigabytes were allocated; GPR indexing was bounded by the file, not by the wave's allocation."
+    " Sizes are now capped (core/device.cc), indices bounded (isa/gpr_index.cc), and the campaign"
+    " varies all of these; a sanitizer guards the registers that a wave does not have.",
+    "By that guard: checked mode read the address registers of a load before it refused the load"
+    " for naming registers beyond the allocation (core/worker.cc). In the review of that: in the"
+    " performance model a load through something that is no buffer resource ended the process"
     " (timing/compute_unit.cc).",
 ]
 
@@ -136,24 +135,27 @@ def page(result: Result) -> str:
     lines = [
         "# Fuzzing of code objects",
         "",
-        "A corrupted or hostile code object gives an error or a run that ends; it never crashes",
-        "or hangs the host. `tests/virtual_device/fuzz` shows it: libFuzzer (coverage-guided, from",
-        f"atheris {importlib.metadata.version('atheris')}) drives the whole library, compiled by",
-        f"{LLVM22} with AddressSanitizer and UndefinedBehaviorSanitizer (bounds, shifts, division,",
-        "null, object size). An input is loaded with `hipModuleLoadData` from memory that ends in",
-        "an unmapped page, up to two of its kernels are launched with bounded instructions, and in",
-        "checked mode the findings and listings are read. A custom mutator knows headers,",
-        "segments, symbols, relocations, MessagePack, descriptors and instructions. Each number of",
-        "the metadata and each field of a descriptor takes values around the limits, on its own or",
-        "with the other's copy of it; registers are indexed, scratch is accessed around its end.",
-        "One input in a hundred has 64 workgroups that may run ten times as long. In checked mode",
-        "only images that load are mutated further.",
+        "A corrupted or hostile code object causes an error or a run that ends; it never crashes",
+        "or hangs the host. `tests/virtual_device/fuzz` shows this: libFuzzer (coverage-guided,",
+        f"from atheris {importlib.metadata.version('atheris')}) drives the whole library, compiled",
+        f"by {LLVM22} with AddressSanitizer and UndefinedBehaviorSanitizer",
+        "(bounds, shifts, division, null, object size).",
+        "",
+        "Each input is loaded with `hipModuleLoadData` from memory that ends in an unmapped page.",
+        "Up to two of its kernels are launched with bounded instructions, and in checked mode the",
+        "findings and listings are read. A custom mutator knows headers, segments, symbols,",
+        "relocations, MessagePack, descriptors and instructions. It sets each number of the",
+        "metadata and each field of a descriptor to values around the limits, alone or together",
+        "with the other copy of it, indexes registers, and accesses scratch around its end. One",
+        "input in a hundred has 64 workgroups that may run ten times as long. In checked mode only",
+        "images that load are mutated further.",
         "",
         "`python -m tests.support.fuzz.campaign FOLDER --runs 500000 --jobs 1` writes this page;",
-        "`pytest -m slow tests/virtual_device/fuzz` runs a part of it, without `-m slow` a short",
-        "one on the shipped library. The numbers are of gfx942; `--arch gfx950` fuzzes code",
-        "objects for gfx950 on an MI355X. Of these 50,000 inputs (25,000 in checked mode, 20,726",
-        "launches, 7,231 edges there and 3,990 in fast mode) gave no crash, hang or report.",
+        "`pytest -m slow tests/virtual_device/fuzz` runs a part of it, and without `-m slow` a",
+        "short one on the shipped library. The numbers are for gfx942; `--arch gfx950` fuzzes code",
+        "objects for gfx950 on an MI355X. There, 50,000 inputs (25,000 in checked mode, 20,726",
+        "launches, 7,231 edges in checked mode and 3,990 in fast mode) gave no crash, hang or",
+        "report.",
         "",
         "| | |",
         "|---|---|",
@@ -174,7 +176,7 @@ def page(result: Result) -> str:
         "|---|---:|",
         *(f"| {name.replace('_', ' ')} | {n:,} |" for name, n in result.mutations.items()),
         "",
-        "An input has several mutations, one on top of the other.",
+        "An input has several mutations, applied one after the other.",
         "",
         "## Found and fixed",
         "",

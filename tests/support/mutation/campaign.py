@@ -61,21 +61,22 @@ _DECODE = (DECODE, "attn_decode_bf16_d128_q64")  # rows of one tile, and of seve
 _BACKWARD = ("attn_bwd_bf16_d128", "attn_bwd_bf16_d64")
 LARGE = (FORWARD, *_DECODE, *_BACKWARD)
 _LOCK = """- The Triton kernels were chosen while the campaign was written. `locked_increment` of
-  tests/support/peers is not among them: a lock and a counter that one lane works on, in a wave
-  whose lanes all hold the same values. Of its 63 mutants 10 are proved equivalent and 34
-  reported; 19 show nothing (6 waits between a write-back and the compare-and-swap that takes the
-  lock, when nothing is left to publish, and 13 changes of EXEC), of which no proof exists that
-  they are equivalent. EXEC reaches its bar with erf and scatter_add f16, which were added last.
+  tests/support/peers is not among them: one lane works on a lock and a counter, in a wave whose
+  lanes all hold the same values. Of its 63 mutants 10 are proved equivalent and 34 reported; 19
+  show nothing (6 waits between a write-back and the compare-and-swap that takes the lock, when
+  nothing is left to publish, and 13 changes of EXEC), and no proof exists that they are equivalent.
+  EXEC reaches its bar with erf and scatter_add f16, which were added last.
 """
-_LEFT_OUT = """- Triton's causal attention was run and is not among them: of its 184 mutants 2 show
-  nothing, a wait deleted and the same weakened.
-- In the unmutated forward kernel, as in that attention of Triton's, loads to LDS are under way at
-  barriers, for the reads behind a later one. The static analysis does not know which reads those
-  are, and asks for waits where checked mode has no finding; such pairs count for no mutant.
+_LEFT_OUT = """- Triton's causal attention was run and is not among the kernels: of its
+  184 mutants 2 show nothing, a deleted wait and the same wait weakened.
+- In the unmutated forward kernel, as in that attention of Triton's, loads to LDS are pending at
+  barriers because only reads after a later barrier need them. The static analysis does not know
+  which reads those are, and asks for waits where checked mode has no finding; such pairs count for
+  no mutant.
 """
-_NOT_REACHED = """- Of a second sample of the forward kernel, 100 mutants of seed 0,
-  two are in code that no case reaches, and show nothing: a wait for a scale of V and a mask of the
-  logarithm, both behind the second attempt.
+_NOT_REACHED = """- In a second sample of the forward kernel, 100 mutants of seed 0, two show
+  nothing because no case reaches their code: a wait for a scale of V and a mask of the logarithm,
+  both after the second attempt.
 """
 
 
@@ -108,7 +109,7 @@ class Study:
         """What its page says besides results."""
         kernels = f": {self.of_shipped}" if self.of_shipped else ""
         title = kernels + ("" if self.arch == DEFAULT_ARCH else f" on {self.arch}")
-        return Text(title, triton, self.notes)
+        return Text(title, triton, self.notes, explains=not title)
 
     @property
     def props(self) -> DeviceProps:

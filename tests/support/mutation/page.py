@@ -75,11 +75,14 @@ class Text:
         The version that compiled kernels, if one did.
     notes : str
         What else a reader has to know, as lines of a list.
+    explains : bool
+        It explains how mutants are made and counted; the others link to the one that does.
     """
 
     title: str
     triton: str
     notes: str
+    explains: bool = True
 
 
 def results(report: Campaign) -> Iterator[Result]:
@@ -124,48 +127,66 @@ def totals(found: Iterable[Result]) -> dict[str, Counts]:
 
 # -- written ---------------------------------------------------------------------------------------
 
-
-def render(text: Text, found: Sequence[Result]) -> str:
-    """The document."""
-    return f"""# Mutation campaign of checked mode{text.title}
-
-Written by tests/support/mutation/campaign.py. Every kernel is changed in one place of its code
-object, class by class, and launched in checked mode on the inputs of the unmutated kernel (Triton:
-{text.triton}). A mutant counts as
+_EXPLAINED = """Written by tests/support/mutation/campaign.py. A campaign changes every kernel in
+one place of its code object, class by class, and launches each mutant in checked mode on the inputs
+of the unmutated kernel{triton}. A mutant counts as
 
 - *in place*: an error finding at the changed instruction, at the consumer that it served or at the
   producer that it waited for;
-- *elsewhere*: an error finding or a fault at another place only, mostly of the copy to the host of
-  an output that was not written throughout;
-- *output*: no finding, but other results than the unmutated kernel's. These are defects of data
-  (a wrong offset is a well-formed access), which comparison with a reference shows;
-- *missed*: nothing of all that. A mutant that no launch reaches is missed;
-- *equivalent*: an argument says why nothing can be seen: a static analysis of all paths that shares
-  no code with the checker (benchmarks/checker_mutation/equivalence.py), or one that is stated
+- *elsewhere*: an error finding or a fault only at another place, mostly where an output that was
+  not completely written is copied to the host;
+- *output*: no finding, but results that differ from the unmutated kernel's. These are defects of
+  data (a wrong offset is a well-formed access), which comparison with a reference shows;
+- *missed*: none of these. A mutant that no launch reaches is missed;
+- *equivalent*: an argument says why nothing can be observed, either a static analysis of all paths
+  that shares no code with the checker (benchmarks/checker_mutation/equivalence.py) or a stated one
   (arguments, idioms.py). Equivalent mutants are run as well; one that is noticed fails the
   campaign.
 
-*Reported* is everything but missed, of those that are not equivalent. The bars: {BAR_OVERALL:.0%}
-overall and {BAR_CLASS:.0%} of each class. {_below(found)}
+In the arguments, *additional* lanes are those that the mutant enables, and *disabled* lanes those
+that it does not enable again. *Reported* are all mutants that are neither missed nor equivalent."""
+_MAIN = "[checked-mode-mutation.md](checked-mode-mutation.md)"
+_EXPLAINED_ELSEWHERE = f"""Written by tests/support/mutation/campaign.py{{triton}}.
+How mutants are made and counted, what the columns mean and what else the numbers rest on is
+explained in {_MAIN}."""
+_ALL_PAGES = f"""- Waits and barriers between coherent accesses show only if one of
+  {len(SCHEDULES)} orders of waves and workgroups makes the result wrong.
+- The rules on what has to be waited for at a barrier and at a release were narrowed after
+  comparison with the memory model that the checker documents.
+"""
+_WHERE_LLVM_DIFFERS = """that
+  differs from LLVM's. The table asks for no wait states where a VALU reads, as carry-in or lane
+  mask, an SGPR that a VALU wrote; and where DPP reads a VGPR that a VALU wrote, it is taken to mean
+  only the source that lanes exchange. LLVM keeps two states in both cases, and the checker reports
+  their absence as advice."""
+_AS_EXPLAINED = "that\n  LLVM does not share."
+_OF_ROWS = """The digests are of the instructions and of the launches that the rows below are of
+("?": not recorded); `python -m tests.support.mutation.campaign --stale` runs those kernels again
+that have changed since. Where fewer mutants were run than exist, they were drawn from the classes
+in turn.
 
+"""
+
+
+def render(text: Text, found: Sequence[Result]) -> str:
+    """The document."""
+    compiled = "" if text.triton == "none" else f" (Triton: {text.triton})"
+    head = _EXPLAINED if text.explains else _EXPLAINED_ELSEWHERE
+    return f"""# Mutation campaign of checked mode{text.title}
+
+{head.format(triton=compiled)}
+
+The bars are {BAR_OVERALL:.0%} overall and {BAR_CLASS:.0%} of each class. {_below(found)}
 The unmutated kernels have no findings under any of the orders of waves and workgroups that mutants
 are run under.
 
 ## What the numbers rest on
 
-{_assumptions(found)}
-{text.notes}- Waits and barriers between coherent accesses show only if one of
-  {len(SCHEDULES)} orders of waves and workgroups makes the result wrong.
-- Rules on what has to be waited for at a barrier and at a release were narrowed after comparison
-  with the memory model that the checker documents.
-
+{_assumptions(found, text)}
+{text.notes}{_ALL_PAGES if text.explains else ""}
 ## Kernels
 
-The digests are of the instructions and of the launches that the rows below are of;
-`python -m tests.support.mutation.campaign --stale` runs those again that have changed since. "?"
-was not recorded. Where fewer mutants were run than there are, the classes were drawn in turn.
-
-{_kernels(found)}
+{_OF_ROWS if text.explains else ""}{_kernels(found)}
 ## Counts
 
 {_counts(found)}
@@ -188,7 +209,7 @@ def _below(found: Sequence[Result]) -> str:
     return f"Below them: {', '.join(below)}." if below else "All are reached."
 
 
-def _assumptions(found: Sequence[Result]) -> str:
+def _assumptions(found: Sequence[Result], text: Text) -> str:
     """What a reader has to grant, and what the rates are if it is not granted."""
     assumed = sum(
         len(places)
@@ -202,11 +223,10 @@ def _assumptions(found: Sequence[Result]) -> str:
         counted = counts["mutants"] - counts["equivalent"] + assumed
         rates[kind] = 1 - (counts["missed"] + assumed) / counted if counted else 1.0
     s_nop, everything = f"{rates['s_nop']:.1%}", f"{rates['all']:.1%}"
-    return f"""- {assumed} s_nop mutants count as equivalent as the manual's table asks for no
-  state where a VALU reads, as carry-in or lane mask, an SGPR that a VALU wrote, and is taken to
-  mean the source that lanes exchange where DPP reads a VGPR that a VALU wrote; LLVM keeps two,
-  and the checker reports their absence as advice. If that is not granted, {s_nop} of the s_nop
-  mutants and {everything} of all are reported."""
+    why = _WHERE_LLVM_DIFFERS if text.explains else _AS_EXPLAINED
+    counted_as = f"{assumed} s_nop mutants count as equivalent by a reading of the manual's table"
+    return f"""- {counted_as} {why}
+  If that is not granted, {s_nop} of the s_nop mutants and {everything} of all are reported."""
 
 
 def _table(head: Sequence[str], words: int, rows: Iterable[Sequence[object]]) -> str:
