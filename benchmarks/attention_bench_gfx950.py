@@ -224,7 +224,7 @@ def by_use(rows: Rows) -> str:
             cells.append(f"{us / 1e3:.3f}, {us / by_use_us(ours):.3f}")
         body.append([shape, *cells])
     head = ["shape", f"{OURS}, ms", "GHz", "TFLOP/s", "at 1.75 GHz"]
-    return markdown([*head, *(f"{peer}, ms and times as long" for peer in peers)], body)
+    return markdown([*head, *(f"{peer}: ms, / ours" for peer in peers)], body)
 
 
 def bars_by_use(rows: Rows) -> str:
@@ -233,7 +233,7 @@ def bars_by_use(rows: Rows) -> str:
     for peer in rows.peers():
         if found := list(ratios(rows, peer, by_use_us).values()):
             body.append([peer, str(len(found)), f"{min(found):.3f}", f"{mean(found):.3f}"])
-    return markdown(["peer", "shapes", "time by use: least", "mean"], body)
+    return markdown(["peer", "shapes", "time: least", "mean"], body)
 
 
 def limits(rows: Rows, peer: str = "aiter", lds: str = PUBLISHED) -> str:
@@ -248,8 +248,8 @@ def limits(rows: Rows, peer: str = "aiter", lds: str = PUBLISHED) -> str:
         busy = f"{theirs['use']['mfma_device']:.1%}, {useful(theirs):.1%}"
         cells = [f"{most:.3f}", f"{bar / most:.1%}", f"{ratio:.3f}", f"{ratio / most:.1%}"]
         body.append([shape, busy, *cells])
-    head = ["shape", f"{peer}: busy, usefully", "no kernel beyond", f"{bar:.2f} asks for"]
-    return markdown([*head, OURS, "of what is possible"], body)
+    head = ["shape", f"{peer}: busy, useful", "limit of any kernel", f"{bar:.2f} needs"]
+    return markdown([*head, OURS, "of the limit"], body)
 
 
 def out_of_reach(rows: Rows, share: float = 1.0, peer: str = "aiter", lds: str = PUBLISHED) -> str:
@@ -397,8 +397,8 @@ def remarks(rows: Rows) -> str:
     for r in rows.refused:
         reasons[r["peer"], r["refused"]] = reasons.get((r["peer"], r["refused"]), 0) + 1
     lines = [
-        f"{sampled} of {len(rows.solved)} operations were sampled, the others simulated in full; "
-        f"how far a prediction of one more\nlength was off, at most: {listed}.\n",
+        f"{sampled} of {len(rows.solved)} operations were sampled, the others simulated in full. "
+        f"The prediction of one more\nlength was off by at most: {listed}.\n",
         "Our objects: " + ", ".join(f"{kernel} ({sha})" for kernel, sha in sorted(own)) + ".\n",
         *(f"- {peer}, {count} rows: {reason}" for (peer, reason), count in reasons.items()),
     ]

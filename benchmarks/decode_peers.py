@@ -137,7 +137,7 @@ def heads(peers: list[str], with_readings: bool = False) -> list[str]:
     """Of a table's columns."""
     columns = ["heads", "b", "keys", "floor", "ours"]
     for name in peers:
-        columns += [name, "of ours"] + ["least over the readings"] * with_readings
+        columns += [name, "/ ours"] + ["least over the readings"] * with_readings
     return columns
 
 
