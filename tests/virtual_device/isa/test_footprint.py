@@ -21,7 +21,7 @@ from tests.support.vdev_library import DEFAULT_CPU
 U32 = npt.NDArray[np.uint32]
 U8 = npt.NDArray[np.uint8]
 SPACE = 8192  # bytes of each kind of memory
-TRIALS = 3
+TRIALS, MOST_TRIALS = 3, 20  # of a row: that touch memory, and that are drawn
 ADDRESS, DATA, DATA1, DST = 2, 16, 20, 8  # VGPRs
 BASE, SOFFSET = 4, 12  # SGPRs: resource or base address, offset
 FLAT_SEGMENT = {"FLAT": 0, "SCRATCH": 1, "GLOBAL": 2}
@@ -155,10 +155,14 @@ def check_rows(disassembler: Disassembler, rows: Sequence[Row], seed: int) -> No
     for row in rows:
         codes = np.stack([encode(row, rng, disassembler.cpu) for _ in range(100)])
         valid = [c for c, d in zip(codes, disassembler.decode(codes), strict=True) if d.size == 2]
-        for trial, code in enumerate(valid[:TRIALS]):
+        passed = 0
+        for trial, code in enumerate(valid[:MOST_TRIALS]):
             m = prepared(row, code, int(rng.integers(1 << 20)) * 7 + trial, disassembler.cpu)
-            if check(row, code, int(rng.integers(1 << 20)), m):
-                checked.add(row.name)
+            passed += check(row, code, int(rng.integers(1 << 20)), m)
+            if passed == TRIALS:
+                break
+        if passed:
+            checked.add(row.name)
     missing = {row.name for row in rows} - checked
     assert not {name for name in missing if not name.startswith(NO_MEMORY)}
 
