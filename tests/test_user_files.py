@@ -34,15 +34,15 @@ reader = pytest.mark.parametrize(("suffix", "read"), READERS.values(), ids=list(
 def test_what_is_no_file(tmp_path: Path, suffix: str, read: Callable[[Path], object]) -> None:
     path = tmp_path / f"it{suffix}"
     path.mkdir()
-    with pytest.raises(ValueError, match=f"{path}.*is no regular file"):
+    with pytest.raises(ValueError, match=f"{path}.*is not a regular file"):
         read(path)
     path.rmdir()
     os.mkfifo(path)  # nobody writes to it: opening it would wait for ever
-    with pytest.raises(ValueError, match=f"{path}.*is no regular file"):
+    with pytest.raises(ValueError, match=f"{path}.*is not a regular file"):
         read(path)
     path.unlink()
     path.symlink_to("/dev/zero")
-    with pytest.raises(ValueError, match=f"{path}.*is no regular file"):
+    with pytest.raises(ValueError, match=f"{path}.*is not a regular file"):
         read(path)
     path.unlink()
     with path.open("wb") as file:
@@ -127,7 +127,7 @@ def test_arrays(tmp_path: Path) -> None:
         contents()
     path.unlink()
     path.mkdir()
-    with pytest.raises(ValueError, match="is no regular file"):
+    with pytest.raises(ValueError, match="is not a regular file"):
         contents()
 
 
