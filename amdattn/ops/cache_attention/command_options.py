@@ -1,4 +1,4 @@
-"""Arguments of attention over a cache as commands spell them."""
+"""Options of commands for attention over a cache."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ CASCADE_OPTIONS = (
 
 
 def _problem(kind: type[DecodeProblem], heads_q: int, heads_kv: int, **options: Any) -> Any:
-    """The problem of these options; what is appended is so to lengths that are given."""
+    """The problem of these options; rows are appended only if lengths are given."""
     return kind(
         num_heads_q=heads_q,
         num_heads_kv=heads_kv or heads_q,
@@ -74,6 +74,6 @@ prefill_problem = partial(_problem, PrefillProblem)
 def cascade_problem(
     prefix_len: int, prefix_pages: int, return_lse: bool, **options: Any
 ) -> CascadeProblem:
-    """The same over a prefix."""
+    """The problem of these options with a shared prefix."""
     kind = PrefillProblem if options["seqlen_q"] > MOST_QUERIES else DecodeProblem
     return CascadeProblem(_problem(kind, **options), prefix_len, prefix_pages, return_lse)

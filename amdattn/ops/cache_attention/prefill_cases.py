@@ -23,7 +23,7 @@ _case = partial(case, PrefillProblem)
 
 
 def cases(row: KernelSpec | None) -> Iterator[CacheCase]:
-    """Lengths around pages and tiles, every kind of cache and mask; of a kernel its own types."""
+    """Lengths around pages and tiles, and every kind of cache and mask; or cases of a kernel."""
     if row is None or row.op != CACHE_ROWS:
         yield from _general()
         return
