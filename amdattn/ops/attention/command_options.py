@@ -1,4 +1,4 @@
-"""Arguments of attention as commands spell them: abbreviated as AITER's benchmarks do."""
+"""Options of commands for attention, with the abbreviations of AITER's benchmarks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ OPTIONS = (
 def problem_of(
     *, seqlen_q: int, seqlen_kv: int, heads_q: int, heads_kv: int, lse: bool, **options: Any
 ) -> AttentionProblem:
-    """The problem that the values of OPTIONS are."""
+    """The problem with these values of OPTIONS."""
     return AttentionProblem(
         seqlen_q=seqlen_q,
         seqlen_kv=seqlen_kv or seqlen_q,
