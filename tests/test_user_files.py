@@ -114,16 +114,16 @@ def test_arrays(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for cut in (0, 5, 40, len(whole) - 1):
         path.write_bytes(whole[:cut])
-        with pytest.raises(ValueError, match=r"is no \.npy file of numbers"):
+        with pytest.raises(ValueError, match=r"is not a \.npy file of numbers"):
             contents()
     huge = whole.replace(b"(2, 3)", b"(2000000000, 2000000000)".ljust(24))
     np.savez(tmp_path / "x.npz", np.ones(3))
     for content in (huge, (tmp_path / "x.npz").read_bytes(), b"\x80\x04K\x01."):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"is no \.npy file of numbers"):
+        with pytest.raises(ValueError, match=r"is not a \.npy file of numbers"):
             contents()
     np.save(path, np.array([{}]), allow_pickle=True)
-    with pytest.raises(ValueError, match=r"is no \.npy file of numbers"):
+    with pytest.raises(ValueError, match=r"is not a \.npy file of numbers"):
         contents()
     path.unlink()
     path.mkdir()

@@ -216,7 +216,7 @@ def test_bad_input(check: Command, args: tuple[object, ...], message: str) -> No
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--workgroup", 256, "--args", ARGS), "--grid is needed"),
+        (("--workgroup", 256, "--args", ARGS), "is a code object file, which needs --grid"),
         (("--grid", "4,0", "--workgroup", 256), "--grid='4,0' must be X, X,Y or X,Y,Z"),
         (("--grid", "1,2,3,4", "--workgroup", 256), "--grid='1,2,3,4' must be"),
         (("--grid", "four"), "--grid='four' must be"),

@@ -123,7 +123,7 @@ def test_a_partition_is_explained(amdattn_command: Command) -> None:
         ("bench attention --plot stalls", "--plot='stalls' needs a file: --plot KIND FILE"),
         ("bench gemm --dtype int4", "dtype='int4' is not known"),
         ("bench launch --rounds 0", "rounds=0 must be at least 2"),
-        ("bench llama --batch 1,x", "--batch='1,x' must be numbers from 1 on"),
+        ("bench llama --batch 1,x", "--batch='1,x' must be numbers of at least 1"),
         ("bench llama --shape gpt", "shape='gpt' must be one of llama3-8b"),
         ("tune gemm -m 1 -n 8 -k 8 --splits 1,x", "--splits='1,x' must be counts of at least 1"),
     ],

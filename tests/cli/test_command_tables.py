@@ -87,7 +87,7 @@ def test_figures_of_micro_kernels(printed: io.StringIO, monkeypatch: pytest.Monk
     ]
     monkeypatch.setattr(bench, "figures", lambda rows: iter(found))
     micro.micro("chain_lds_b128")
-    both = "64: so; 108: a vendor tool's constant"
+    both = "64: they do; 108: a vendor tool's constant"
     assert cells(printed.getvalue()) == [
         ["micro kernel", "unit", "settles", "readings", "value", "fits"],
         [row.what, "clk", row.settles, both, "64", "modelled"],

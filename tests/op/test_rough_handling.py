@@ -286,7 +286,7 @@ def test_outputs_are_not_inputs(tmp_path: Path, amdattn_command: Command) -> Non
     for option in ("--assembly", "--output"):
         for name in (source, alias):
             code, _, errors = amdattn_command("build", source, option, name)
-            assert code == 2 and f"{option}='{name}' is the file of" in errors
+            assert code == 2 and f"{option}='{name}' is also the file of" in errors
     assert source.read_text() == "__global__ void k() {}\n"
     files = {name: tmp_path / f"{name}.npy" for name in "qkv"}
     for file in files.values():

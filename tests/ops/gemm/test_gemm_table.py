@@ -225,7 +225,7 @@ def test_configurations_that_cannot_be_reached(
     gemm_table._of_user.cache_clear()
     assert amdattn.plan_gemm(3, 64, 64, device="MI300X").launches == usual.launches
     if config.startswith("/"):  # else the home folder of whoever runs the tests may be taken
-        with pytest.raises(ValueError, match=r"cannot be made .*--table or in AMDATTN_GEMM_TABLE"):
+        with pytest.raises(ValueError, match=r"cannot be created .*--table or AMDATTN_GEMM_TABLE"):
             cli.tune._make_folder(gemm_table.default_path().parent)
     elif home is None:
         with pytest.raises(ValueError, match="no home folder; name a file in AMDATTN_GEMM_TABLE"):
