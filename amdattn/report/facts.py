@@ -161,7 +161,7 @@ def driver_facts(bus_id: str, kfd: Path = _KFD, pci: Path = _PCI) -> dict[str, s
     """
     match = re.fullmatch(r"([0-9a-f]+):([0-9a-f]+):([0-9a-f]+)\.([0-9a-f])", bus_id.lower())
     if match is None:
-        return {"driver's view": f"{bus_id!r} is not the address of a PCI device"}
+        return {"driver's view": "its bus id is not that of a PCI device"}
     domain, bus, unit, function = (int(part, 16) for part in match.groups())
     location = bus << 8 | unit << 3 | function
     facts = {}

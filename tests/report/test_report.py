@@ -395,7 +395,7 @@ def test_partition_and_chip_of_the_driver(tmp_path: Path) -> None:
     assert facts.driver_facts("0000:0c:00.3", kfd, pci) == {
         "driver's view": "nothing about this device"
     }
-    none = {"driver's view": "'none' is not the address of a PCI device"}
+    none = {"driver's view": "its bus id is not that of a PCI device"}
     assert facts.driver_facts("none", kfd, pci) == none
 
 

@@ -86,7 +86,10 @@ def basis(
 def taken_alike(
     problem: AttentionProblem, rows: Sequence[KernelSpec], arch: str
 ) -> tuple[Any, ...]:
-    """A key that is equal for problems that the same kernels solve; its last item is a window's."""
+    """A key that is equal for problems that the same kernels solve.
+
+    Its last item is the place of the window's keys in `most_window_keys`.
+    """
     scales = _scales_of(rows, arch)
     return (
         *_OTHERS(problem),
