@@ -89,7 +89,7 @@ def larger(on_gpu: bool) -> Iterator[CacheCase]:
 
 OPERATION: Operation[Any, TileChoice] = Operation(
     name="prefill",
-    title="chunks of queries over a cache",
+    title="attention of chunks of queries over a cache",
     kernel_ops=(CACHE_ROWS, ATTENTION, MERGE, SCHEDULE, LSE_ROWS),
     plan_type=PrefillPlan,
     options=PREFILL_OPTIONS,
