@@ -1,4 +1,7 @@
-"""HIP sources to code objects with the clang of the Python package ziglang; no ROCm is needed."""
+"""Compiles HIP sources to code objects with the clang of the Python package ziglang.
+
+ROCm is not needed.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +23,21 @@ INCLUDE = Path(__file__).resolve().parent / "include"
 
 
 class CompileError(AmdattnError):
-    """There is no compiler, or it refused a source: the message is what it says."""
+    """There is no compiler, or it refused a source; the message is the compiler's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """What a source became.
+    """A compiled source.
 
     Attributes
     ----------
     code_object : bytes
-        ELF shared object, as hipModuleLoadData takes it, with line numbers.
+        ELF shared object with line numbers, for hipModuleLoadData.
     assembly : str
-        The compiler's, for people.
+        The compiler's assembly, for people.
     warnings : str
-        What the compiler said; "" is nothing.
+        Messages of the compiler, or "".
     """
 
     code_object: bytes
@@ -43,7 +46,7 @@ class Built:
 
 
 def device_flags(arch: str) -> list[str]:
-    """Options of clang that make device code of HIP, whatever is installed beside it."""
+    """Options by which clang compiles HIP to device code, regardless of what else is installed."""
     return [
         *("-x", "hip", f"--offload-arch={arch}", "--cuda-device-only"),
         *("-nogpulib", "-nogpuinc", "-nostdinc", "-nostdinc++", "-fuse-cuid=none"),
@@ -52,7 +55,7 @@ def device_flags(arch: str) -> list[str]:
 
 
 def assembler_flags(arch: str) -> list[str]:
-    """Options of clang that assemble what it wrote."""
+    """Options by which clang assembles its own output."""
     return [
         *("-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}"),
         *(f"-mcode-object-version={CODE_OBJECT_VERSION}", "-x", "assembler"),
@@ -71,23 +74,23 @@ def build(
     Parameters
     ----------
     source : Path
-        Device code; `#include <hip/hip_runtime.h>` finds a small one of this package.
+        Device code; `#include <hip/hip_runtime.h>` finds a small header of this package.
     arch : str
-        Of the device, such as "gfx942".
+        Target of the device, such as "gfx942".
     defines : sequence of str
         Macros, "NAME" or "NAME=value".
     includes : sequence of Path
-        Folders of headers, beside the source's own.
+        Folders of headers, in addition to the folder of the source.
     flags : sequence of str
-        Further options of clang, handed over as they are: what they make it read, write or load
-        is the caller's own affair.
+        Further options of clang, passed on unchanged: the caller is responsible for what they make
+        it read, write or load.
 
     Raises
     ------
     CompileError
         ziglang is not installed, or the compiler reports an error.
     ValueError
-        `arch` is no name of a target, or a path has a line break, which no assembly can name.
+        `arch` is not the name of a target, or a path has a line break, which assembly cannot name.
     """
     source = source.resolve()
     folders = [folder.resolve() for folder in includes]
@@ -140,7 +143,7 @@ def _zig() -> Path:
 
 
 def _run(command: list[str], cwd: Path) -> str:
-    """What it says on stderr; raises it if it fails."""
+    """Run a command and return its stderr; if it fails, raise CompileError with it."""
     done = subprocess.run(
         command, cwd=cwd, capture_output=True, text=True, errors="replace", check=False
     )

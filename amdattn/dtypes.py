@@ -1,4 +1,4 @@
-"""The element types arrays may have here: name, size and DLPack code. One row per type."""
+"""The element types that arrays may have here: name, size and DLPack code, one row per type."""
 
 from __future__ import annotations
 
@@ -13,8 +13,16 @@ if TYPE_CHECKING:
 class DType:
     """An element type.
 
-    `name` is numpy's (or ml_dtypes') name, `short` the one in kernel names and the manifest,
-    `dlpack` the DLPack (code, bits) pair.
+    Attributes
+    ----------
+    name : str
+        The name in numpy or ml_dtypes.
+    short : str
+        The name in kernel names and the manifest.
+    itemsize : int
+        Bytes per element.
+    dlpack : tuple of int
+        The DLPack (code, bits) pair.
     """
 
     name: str
@@ -24,11 +32,11 @@ class DType:
 
     @property
     def bits(self) -> int:
-        """Of an element."""
+        """Bits per element."""
         return self.dlpack[1]
 
     def numpy(self) -> np.dtype[Any]:
-        """The numpy dtype; what numpy itself does not have comes from ml_dtypes."""
+        """The numpy dtype; types that numpy lacks come from ml_dtypes."""
         import numpy as np  # before ml_dtypes, whose own import of it loses a Ctrl-C
 
         if self.name.startswith(("bfloat", "float8_", "float6_", "float4_")):
@@ -61,7 +69,7 @@ _ALL = (
     DType("uint32", "u32", 4, (1, 32)),
     DType("uint64", "u64", 8, (1, 64)),
 )
-# Of less than a byte: products take them packed, as uint8. An element of ml_dtypes has a byte.
+# Types smaller than a byte. Products accept them packed, as uint8; ml_dtypes uses a byte for each.
 PACKED = (
     DType("float6_e2m3fn", "e2m3fn", 1, (15, 6)),
     DType("float6_e3m2fn", "e3m2fn", 1, (16, 6)),
@@ -71,7 +79,7 @@ _BY_NAME = {name: dtype for dtype in (*_ALL, *PACKED) for name in (dtype.name, d
 _BY_DLPACK = {dtype.dlpack: dtype for dtype in _ALL}
 
 
-# What DLPack's codes stand for (DLDataTypeCode), for messages.
+# Names of DLPack's codes (DLDataTypeCode), for messages.
 _DLPACK_CODES = (
     *("int", "uint", "float", "opaque handle", "bfloat", "complex", "bool"),
     *("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz"),
@@ -81,7 +89,13 @@ _DLPACK_CODES = (
 
 
 def as_dtype(value: object, what: str = "dtype") -> DType:
-    """Resolve a name ("bfloat16" or "bf16"), a DType, or anything with numpy's `dtype.name`."""
+    """Resolve a name ("bfloat16" or "bf16"), a DType, or any object with numpy's `dtype.name`.
+
+    Raises
+    ------
+    ValueError
+        It is none of the types above, or has the other byte order; the message calls it `what`.
+    """
     if isinstance(value, DType):
         return value
     name = value if isinstance(value, str) else getattr(value, "name", None)

@@ -1,14 +1,14 @@
-"""Names that people look for, and the names under which it is here."""
+"""Names of other libraries, and the names of the same functions here."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-# Without capitals and underscores -> public names of amdattn, the nearest first; and what to know.
+# Names without capitals and underscores -> public names of amdattn, the nearest first, and a note.
 _TARGETS: dict[tuple[str, ...], tuple[tuple[str, ...], str]] = {
     ("softmax", "logsoftmax"): (
         ("flash_attn_func", "sample"),
-        "softmax is a part of attention, and of drawing tokens; by itself there is none",
+        "softmax is part of attention and of drawing tokens; there is no separate function",
     ),
     ("rope", "rotary", "rotaryembedding", "applyrope", "applyrotary", "applyrotaryposemb"): (
         ("apply_rotary_emb",),
@@ -51,12 +51,12 @@ _BY_NAME = {name: found for names, found in _TARGETS.items() for name in names}
 
 
 def known() -> tuple[str, ...]:
-    """Every name that is known to be elsewhere, without capitals and underscores."""
+    """Every name of another library that is known here, without capitals and underscores."""
     return tuple(_BY_NAME)
 
 
 def targets(name: str, module: str, have: Collection[str], outside: Collection[str]) -> list[str]:
-    """Where it is: in `module`, which has `have`, else in amdattn, which has `outside`."""
+    """Qualified names for `name`: in `module`, which has `have`, else in amdattn (`outside`)."""
     wanted, _ = _BY_NAME.get(name.replace("_", "").lower(), ((), ""))
     found = [f"{module}.{one}" for one in wanted if one in have]
     return found or [f"amdattn.{one}" for one in wanted if one in outside]
@@ -65,7 +65,7 @@ def targets(name: str, module: str, have: Collection[str], outside: Collection[s
 def missing(
     name: str, module: str, have: Collection[str], outside: Collection[str]
 ) -> AttributeError:
-    """The error that a module has no such name, with where to look."""
+    """The error for a name that a module lacks, with the names to use instead."""
     text = f"module {module!r} has no attribute {name!r}"
     if found := targets(name, module, have, outside):
         _, note = _BY_NAME[name.replace("_", "").lower()]

@@ -1,12 +1,13 @@
-"""Energy and clock under a power cap: an estimate beside the performance model, not part of it.
+"""Energy and clock under a power cap: an estimate, which is not part of the performance model.
 
-Modelled cycles say nothing of the clock. A kernel that keeps the matrix units busy runs an MI300X
-into its power cap, which then lowers the clock; how far depends on the energy of what the kernel
-does. Here the operations and bytes that the model counted, times energies from public sources, give
-the clock at which the power equals the cap, and with it a time. Cycles are taken as they are.
+Modelled cycles do not determine the clock. A kernel that keeps the matrix units busy drives an
+MI300X into its power cap, which then lowers the clock; how far depends on the energy of the
+kernel's work. The estimate multiplies the operations and bytes that the model counts with energies
+from public sources. The clock at which the resulting power equals the cap gives the time. The
+cycles are those of the model.
 
 Two numbers of `amdattn.arch.energies` are fitted (see there); docs/studies/performance-model.md
-shows what comes out with and without them.
+shows the results with and without them.
 """
 
 from __future__ import annotations
@@ -40,17 +41,18 @@ _ARCH = architecture(REFERENCE.arch)
 
 @dataclass(frozen=True)
 class Activity:
-    """What a launch does on the whole device.
+    """The operations and bytes of a launch on the whole device.
 
     Attributes
     ----------
     cycles : float
-        Modelled, until the last workgroup has ended.
+        Modelled cycles until the last workgroup has ended.
     matrix_flops : mapping of str to float
-        By MxNxK.
+        Operations of MFMAs by MxNxK.
     vector_slots : float
-        VALU instructions, MFMA apart, weighted by the slots of 4 clk that they take.
+        Issue slots of 4 clk that VALU instructions other than MFMA take.
     lds_bytes, l1_bytes, l2_bytes, hbm_bytes : float
+        Bytes that each level delivers; L2 and HBM include writes.
     """
 
     cycles: float
@@ -63,7 +65,7 @@ class Activity:
 
     @classmethod
     def of(cls, profile: LaunchProfile) -> Activity:
-        """A launch of which one XCD was simulated in full; the others do alike."""
+        """The activity of a launch from a profile of one XCD; the others are assumed alike."""
         scale = profile.workgroups / profile.simulated_workgroups
         return cls.counted(profile.cycles, matrix_flops(profile), profile.clk, profile.bytes, scale)
 
@@ -76,12 +78,18 @@ class Activity:
         nbytes: Mapping[str, float],
         scale: float,
     ) -> Activity:
-        """From a model's counts of a part of the device, `scale` of which are the whole.
+        """The activity from a model's counts of a part of the device.
 
         Parameters
         ----------
-        flops : by MxNxK, as `matrix_flops` has them
-        clk, nbytes : as of a LaunchProfile
+        cycles : float
+            Cycles of the launch.
+        flops : mapping of str to float
+            Operations by MxNxK, as from `matrix_flops`.
+        clk, nbytes : mapping of str to float
+            As in LaunchProfile.
+        scale : float
+            The whole device divided by the part.
         """
         issues = sum(count / _flops_of_one(shape) for shape, count in flops.items())
         return cls(
@@ -95,7 +103,7 @@ class Activity:
         )
 
     def scaled(self, factor: float) -> Activity:
-        """So many times this."""
+        """This activity `factor` times."""
         return Activity(
             self.cycles * factor,
             {shape: count * factor for shape, count in self.matrix_flops.items()},
@@ -107,7 +115,7 @@ class Activity:
         )
 
     def __add__(self, other: Activity) -> Activity:
-        """One after the other."""
+        """The activity of two launches one after the other."""
         shapes = {**self.matrix_flops, **other.matrix_flops}
         return Activity(
             self.cycles + other.cycles,
@@ -121,13 +129,13 @@ class Activity:
 
 
 def _flops_of_one(shape: str) -> int:
-    """Of "MxNxK" or "MxNxK_2b"."""
+    """Operations of one MFMA, "MxNxK" or with its blocks "MxNxK_2b"."""
     tile, _, blocks = shape.partition("_")
     return 2 * math.prod(int(x) for x in tile.split("x")) * int(blocks.rstrip("b") or 1)
 
 
 def matrix_flops(profile: LaunchProfile) -> dict[str, float]:
-    """Operations of the simulated part by MxNxK of the MFMA, with its blocks if it has several."""
+    """Operations of the simulated part by MxNxK of the MFMA, e.g. "32x32x8" or "32x32x4_2b"."""
     flops: dict[str, float] = {}
     for site in profile.sites:
         found = _MFMA.match(site.text)
@@ -144,9 +152,10 @@ class Estimate:
     Attributes
     ----------
     clock_ghz, seconds : float
-        The clock at which power meets the cap, at most the peak; cycles over it.
+        The clock at which power equals the cap, at most the peak clock, and the cycles divided by
+        that clock.
     watts : dict of str to float
-        At that clock: idle, clock_tree, matrix, vector, lds, l1, l2, hbm.
+        Power at that clock by consumer: idle, clock_tree, matrix, vector, lds, l1, l2, hbm.
     """
 
     clock_ghz: float
@@ -155,17 +164,23 @@ class Estimate:
 
     @property
     def joules(self) -> float:
-        """Of the launch."""
+        """Energy of the launch."""
         return sum(self.watts.values()) * self.seconds
 
 
 def estimate(activity: Activity, energies: Energies = ENERGIES[REFERENCE.name]) -> Estimate:
-    """Clock and time of a launch that lasts long enough, milliseconds, for the cap to act.
+    """Estimate clock and time of a launch that lasts long enough for the cap to act: milliseconds.
+
+    Parameters
+    ----------
+    activity : Activity
+    energies : Energies
+        Of the device; default: an MI300X.
 
     Raises
     ------
     ValueError
-        An MFMA has no energy here.
+        The energy of an MFMA is unknown.
     """
     unknown = set(activity.matrix_flops) - set(energies.matrix_pj_per_flop)
     if unknown:

@@ -1,7 +1,7 @@
-"""Where the compiled libraries are: beside the package, or in an install of the same sources.
+"""Finds the compiled libraries: beside the package, or in an install of the same sources.
 
-Python that runs from the root of a checkout imports the package there, whether it was built there
-or not. Uses the standard library only: the build asks it as well.
+Python that runs from the root of a checkout imports the package from there, whether it was built
+there or not. This module uses the standard library only, because the build imports it too.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from pathlib import Path
 from typing import NamedTuple
 
 DISTRIBUTION = "amdattn"
-FOLDER = "_lib"  # of the package
-SONAME = "libamdattn_vdev.so"  # of the virtual device's library of every level
-HSA_NAME = "libhsa-runtime64.so.1"  # beside the libraries: has the name alone
-DIGEST = "sources.sha256"  # beside the libraries: of what they were built from
+FOLDER = "_lib"  # in the package
+SONAME = "libamdattn_vdev.so"  # of the virtual device's library, for every x86 level
+HSA_NAME = "libhsa-runtime64.so.1"  # beside the libraries: a stub that has nothing but the name
+DIGEST = "sources.sha256"  # beside the libraries: the digest of their sources
 _PACKAGE = Path(__file__).resolve().parent
-# In a checkout: what is compiled, and how.
+# The compiled sources in a checkout, and the scripts that compile them.
 _SOURCES = ("virtual_device", "amdattn/jax/native")
 _SUFFIXES = {".c", ".cc", ".h", ".map"}
 _BUILD = ("build_scripts/virtual_device.py", "build_scripts/jax_handler.py")
 
 
 class Found(NamedTuple):
-    """A folder of libraries, which it may lack, and why it is that one.
+    """The folder where libraries should be, which may lack them.
 
     Attributes
     ----------
     folder : Path
     is_installed : bool
-        They are those of the installed distribution, not those beside the package.
+        Whether it belongs to the installed distribution instead of this package.
     note : str
-        Why, or what is in the way; "" if there is nothing to say.
+        The reason for this folder, or for missing libraries; "" if there is nothing to say.
     """
 
     folder: Path
@@ -41,10 +41,10 @@ class Found(NamedTuple):
 
 
 def find(package: Path = _PACKAGE) -> Found:
-    """The libraries of a package's folder.
+    """Find the libraries of a package.
 
-    Those of an installed distribution serve a checkout that has none, if they were built from just
-    its sources: those of others may compute something else.
+    A checkout without libraries uses those of an installed distribution if they were built from
+    exactly its sources; libraries of other sources may compute something else.
     """
     own, root = package / FOLDER, package.parent
     if any(own.glob("*.so")) or not (root / _SOURCES[0]).is_dir():
@@ -66,7 +66,7 @@ def find(package: Path = _PACKAGE) -> Found:
 
 
 def remedy(found: Found) -> str:
-    """What to do about a checkout that finds none."""
+    """The advice for a checkout that has no libraries."""
     root = found.folder.parent.parent
     return (
         f"`{sys.executable} -m pip install -e {root}` builds one there; from another folder than "
@@ -75,7 +75,7 @@ def remedy(found: Found) -> str:
 
 
 def digest_of(root: Path) -> str:
-    """SHA-256 of all that the libraries of a checkout are built from."""
+    """SHA-256 of all sources of the libraries of a checkout."""
     import hashlib
 
     files = [root / name for name in _BUILD]
@@ -88,7 +88,7 @@ def digest_of(root: Path) -> str:
 
 
 def record(root: Path, folder: Path) -> None:
-    """Write what the libraries in a folder were built from beside them."""
+    """Write the digest of the sources beside the libraries in a folder."""
     (folder / DIGEST).write_text(digest_of(root) + "\n", encoding="ascii")
 
 

@@ -1,4 +1,4 @@
-"""Files that a command writes: refused before the work if they cannot be, changed as a whole."""
+"""Checks files that a command will write before its work, and replaces them atomically."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from pathlib import Path
 def check_outputs(
     outputs: Iterable[tuple[str, Path | None]], inputs: Iterable[tuple[str, Path | None]] = ()
 ) -> None:
-    """Raise for what cannot be written, before anything that takes long.
+    """Check that files can be written, before work that takes long.
 
     Parameters
     ----------
     outputs : iterable of (str, Path or None)
-        What to call each file, such as "--csv", and where it will be; None: not asked for.
+        The option of each file, such as "--csv", and its path; None: not requested.
     inputs
-        The same of files that are read, which no output may replace.
+        The same for files that are read, which no output may replace.
 
     Raises
     ------
@@ -36,16 +36,16 @@ def check_outputs(
             raise ValueError(f"{option}={str(path)!r} cannot be written: {why}")
         target = _target(path)
         if target in named and not _is_special(target):
-            raise ValueError(f"{option}={str(path)!r} is the file of {named[target]}, too")
+            raise ValueError(f"{option}={str(path)!r} is also the file of {named[target]}")
         named[target] = option
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A file of the same name to write to, which takes the place of `path` at the end.
+    """Give a temporary file to write to, which replaces `path` at the end of the block.
 
-    After an error in the block `path` is as it was. What is no regular file, such as /dev/stdout,
-    is written to itself.
+    After an error in the block `path` is unchanged. Special files, such as /dev/stdout, are written
+    directly.
     """
     target = _target(path)
     if _is_special(target):
@@ -65,7 +65,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """Have errors of the block, of a full disk for example, name the file."""
+    """Make errors of the block, for example of a full disk, name the file."""
     try:
         yield
     except OSError as error:
@@ -75,7 +75,7 @@ def _naming(path: Path) -> Iterator[None]:
 
 
 def _target(path: Path) -> Path:
-    """Where a link leads: it is the file that is replaced, not the link."""
+    """The file that a link leads to, because the file is replaced and not the link."""
     return Path(os.path.realpath(path))
 
 
@@ -84,7 +84,7 @@ def _is_special(target: Path) -> bool:
 
 
 def _why_not(path: Path) -> str:
-    """What is wrong with a path to write to; "" if nothing is."""
+    """The reason why a path cannot be written; "" if it can."""
     try:
         target = _target(path)
         if target.is_dir():
@@ -95,7 +95,7 @@ def _why_not(path: Path) -> str:
             return ""
         if not target.parent.is_dir():
             return f"there is no folder {target.parent}"
-        # Root may write to whatever os.access is asked about; a file system may still refuse.
+        # os.access allows root everything, but a file system may still refuse.
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".amdattn-") as folder:
             (Path(folder) / target.name).touch()
     except OSError as error:

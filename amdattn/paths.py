@@ -1,4 +1,4 @@
-"""Where the package's data files are: inside an installed wheel, or beside a source checkout."""
+"""Finds the package's data files: inside an installed wheel, or beside a source checkout."""
 
 from __future__ import annotations
 

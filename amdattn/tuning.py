@@ -1,4 +1,4 @@
-"""Times of every way to do something, on the device at hand."""
+"""Times every kernel choice for a problem on the bound device."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from amdattn.op.executor import RunnablePlan
 from amdattn.op.operation import Operation
 from amdattn.testing import do_bench
 
-# Of this CPU, for each microsecond that a choice is modelled to take: the slower ones of what was
-# tried, 0.03 to 0.1. And of a GPU for each choice, whatever it takes.
+# Time of this CPU per microsecond that a choice is modelled to take: the upper end of the 0.03 to
+# 0.1 that were seen. And time of a GPU per choice, whatever its kernel takes.
 _CPU_SECONDS_PER_US, _GPU_SECONDS = 0.1, 0.2
-_SOME = 1 << 16  # random elements; what an operand holds does not matter for the time
+_SOME = 1 << 16  # random elements, repeated: contents of operands do not matter for the time
 
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """A choice, what it takes, and what it was estimated at by the planner."""
+    """A choice, its time, and the planner's estimate; both in microseconds."""
 
     choice: Any
     us: float
@@ -32,7 +32,16 @@ class Timed:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """Every choice for a problem, the fastest first, and how they were timed."""
+    """Timed choices for a problem, the fastest first.
+
+    Attributes
+    ----------
+    problem : object
+        A problem of an operation.
+    timed : tuple of Timed
+    how : str
+        E.g. "modelled at 2100 MHz" or "measured on" a device.
+    """
 
     problem: Any
     timed: tuple[Timed, ...]
@@ -40,7 +49,7 @@ class Tuning:
 
 
 def choices_of(operation: Operation[Any, Any], problem: Any) -> Choices[Any]:
-    """What there is to time on the bound device."""
+    """The choices for a problem on the bound device; raises if there are none."""
     props = runtime.device_props()
     found = operation.choices(problem, props, manifest.kernels())
     found.require(props)
@@ -48,7 +57,7 @@ def choices_of(operation: Operation[Any, Any], problem: Any) -> Choices[Any]:
 
 
 def prospect(operation: Operation[Any, Any], choices: Sequence[Any]) -> str:
-    """What timing these choices will do on the bound device, and about how long that takes."""
+    """A sentence that says how these choices will be timed, and about how long that takes."""
     props = runtime.device_props()
     if runtime.get().choice.kind == "virtual":
         us = sum(operation.cost(choice) for choice in choices) / props.peak_clock_ghz / 1000
@@ -56,7 +65,7 @@ def prospect(operation: Operation[Any, Any], choices: Sequence[Any]) -> str:
     else:
         how, seconds = "each measured on the GPU", _GPU_SECONDS * len(choices)
     long = f"{seconds / 60:.0f} minutes" if seconds >= 120 else f"{max(seconds, 1):.0f} s"
-    return f"{len(choices)} ways to do it, {how}: about {long} at most"
+    return f"{len(choices)} choices, {how}: about {long} at most"
 
 
 def tune(
@@ -66,9 +75,21 @@ def tune(
     some: Sequence[Any] = (),
     advance: Callable[[Any, bool], None] = lambda choice, done: None,
 ) -> Tuning:
-    """Time choices, or some of them; on a GPU with caches flushed before every run.
+    """Time choices: modelled on the virtual device, measured on a GPU.
 
-    `advance` is told of each before and after it is timed.
+    On a GPU caches are flushed before every run.
+
+    Parameters
+    ----------
+    operation : Operation
+    problem : object
+        A problem of the operation.
+    choices : Choices
+        From `choices_of`.
+    some : sequence
+        Time only these choices; empty: all.
+    advance : callable
+        Called with each choice, and whether it has been timed, before and after that.
     """
     clock = _Modelled() if runtime.get().choice.kind == "virtual" else _Measured()
     props = runtime.device_props()
@@ -83,7 +104,7 @@ def tune(
 
 
 class _Modelled:
-    """The performance model, at the clock at which kernels run that wait for memory."""
+    """Times by the performance model at the peak clock, that of kernels that wait for memory."""
 
     def __init__(self) -> None:
         self._ghz = runtime.device_props().peak_clock_ghz
@@ -95,7 +116,7 @@ class _Modelled:
 
 
 class _Measured:
-    """Events of the device, the median."""
+    """Median times by events of the device."""
 
     def __init__(self) -> None:
         self.how = f"measured on {runtime.device_props().name}"
@@ -107,7 +128,7 @@ class _Measured:
 def runner(
     plan: RunnablePlan[Any], variant: str = "", given: Mapping[str, DeviceArray] = {}
 ) -> Callable[[], Any]:
-    """Runs a plan on operands that are given, others that are random, and results of its own."""
+    """A function that runs a plan on given operands, random other ones, and its own results."""
     variant = variant or plan.default_variant
     operands = random_operands(plan, variant, given)
     views, stream = plan.views_of({name: operands[name] for name in plan.input_names}, None)
@@ -119,12 +140,12 @@ def runner(
 def random_operands(
     plan: RunnablePlan[Any], variant: str = "", given: Mapping[str, DeviceArray] = {}
 ) -> dict[str, DeviceArray]:
-    """Operands of a plan on the device, by name; those of `given` are as they are there.
+    """Operands of a plan on the device by name: those of `given`, and random other ones.
 
     Raises
     ------
     ValueError
-        One of them, of lengths or indices, cannot be random, and there are no typical ones.
+        An operand holds lengths or indices, which cannot be random, and has no typical contents.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Files that users write: whatever they hold, reading one gives its content or a ValueError."""
+"""Reads files that users write; whatever they contain, errors are ValueError or OSError."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MAX_BYTES = 64 * 2**20
-# What reading an array that is none may raise, or an archive of arrays.
+# The errors that reading a malformed array, or archive of arrays, may raise.
 _MALFORMED = (
     *(ValueError, EOFError, MemoryError, OverflowError, SyntaxError),
     *(zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError),
@@ -23,25 +23,26 @@ _MALFORMED = (
 
 
 def read_bytes(path: Path, most: int) -> bytes:
-    """What a regular file of at most `most` bytes holds.
+    """Read a regular file of at most `most` bytes.
 
     Raises
     ------
     ValueError
         It is a folder, a pipe or a device, or too large; the message names it.
     OSError
-        It does not exist or may not be read.
+        It does not exist or cannot be read.
     """
-    # Opened first, so that what is looked at is what is read; without waiting for a pipe's writer.
+    # Opened first, so that the checked file is the one that is read; without waiting for a writer
+    # of a pipe.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         facts = os.fstat(descriptor)
         if not stat.S_ISREG(facts.st_mode):
-            raise ValueError(f"{path}: is no regular file")
+            raise ValueError(f"{path}: is not a regular file")
         if facts.st_size > most:
             raise ValueError(f"{path}: has {facts.st_size} bytes, more than {most}")
         with open(descriptor, "rb", closefd=False) as file:
-            content = file.read(most + 1)  # it may grow, or be one of /proc, which have no size
+            content = file.read(most + 1)  # it may grow, and files in /proc have no size
     finally:
         os.close(descriptor)
     if len(content) > most:
@@ -50,14 +51,14 @@ def read_bytes(path: Path, most: int) -> bytes:
 
 
 def read_text(path: Path) -> str:
-    """The text of a regular file of at most MAX_BYTES bytes, in UTF-8.
+    """Read the text of a regular file of at most MAX_BYTES bytes, in UTF-8.
 
     Raises
     ------
     ValueError
-        It is a folder, a pipe or a device, too large, or no text; the message names it.
+        It is a folder, a pipe or a device, too large, or not text; the message names it.
     OSError
-        It does not exist or may not be read.
+        It does not exist or cannot be read.
     """
     try:
         text = read_bytes(path, MAX_BYTES).decode("utf-8")
@@ -67,12 +68,12 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """What a .json file holds; raises as read_text does, and ValueError if it is malformed."""
+    """Read a .json file; raises the errors of read_text, and ValueError if it is malformed."""
     return parse(path, read_text(path), json.loads)
 
 
 def read_toml(path: Path) -> Any:
-    """What a .toml file holds; raises as read_text does, and ValueError if it is malformed."""
+    """Read a .toml file; raises the errors of read_text, and ValueError if it is malformed."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
@@ -81,7 +82,7 @@ def read_toml(path: Path) -> Any:
 
 
 def parse(path: Path, text: str, parser: Any) -> Any:
-    """What a parser makes of a file's text; ValueError, which names the file, if it cannot."""
+    """Parse the text of a file; raises a ValueError that names the file if it is malformed."""
     try:
         return parser(text)
     except RecursionError:
@@ -91,41 +92,41 @@ def parse(path: Path, text: str, parser: Any) -> Any:
 
 
 def read_array(path: Path) -> NDArray[Any]:
-    """The array in a .npy file.
+    """Read the array in a .npy file.
 
     Raises
     ------
     ValueError
-        It holds no array, or objects.
+        It is not a regular file, or has no array of numbers.
     OSError
-        It does not exist or may not be read.
+        It does not exist or cannot be read.
     """
     import numpy as np
 
     if not stat.S_ISREG(os.stat(path).st_mode):
-        raise ValueError(f"{path}: is no regular file")
+        raise ValueError(f"{path}: is not a regular file")
     try:
         with open(path, "rb") as file:
-            # Not np.load, which guesses: it takes archives and pickles as well.
+            # Not np.load, which also accepts archives and pickles.
             return np.lib.format.read_array(file, allow_pickle=False)
     except _MALFORMED as error:
-        raise ValueError(f"{path}: is no .npy file of numbers ({error})") from None
+        raise ValueError(f"{path}: is not a .npy file of numbers ({error})") from None
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """The arrays in a .npz file, by name.
+    """Read the arrays in a .npz file, by name.
 
     Raises
     ------
     ValueError
-        It is no such file, or one of them has objects.
+        It is not a .npz file, or an array has objects.
     OSError
-        It does not exist or may not be read.
+        It does not exist or cannot be read.
     """
     import numpy as np
 
     if not stat.S_ISREG(os.stat(path).st_mode):
-        raise ValueError(f"{path}: is no regular file")
+        raise ValueError(f"{path}: is not a regular file")
     try:
         with zipfile.ZipFile(path) as archive:
             found = {}
@@ -135,4 +136,4 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
                 found[member.removesuffix(".npy")] = array
             return found
     except _MALFORMED as error:
-        raise ValueError(f"{path}: is no .npz file of numbers ({error})") from None
+        raise ValueError(f"{path}: is not a .npz file of numbers ({error})") from None

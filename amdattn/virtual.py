@@ -34,7 +34,7 @@ __all__ = [
     "set_option",
 ]
 
-# Those that checks and profiles set.
+# The options that checks and profiles set.
 _CHECK = ("check", "max_errors", "late_loads", "late_stores")
 _PROFILE = (
     *("timing", "clock_mhz", "simulated_workgroups", "simulated_xcd", "trace_events", "warm_code"),
@@ -49,11 +49,18 @@ def set_option(key: str, value: object) -> None:
     ----------
     key : str
         "threads", "quantum", "seed", "max_instructions", "max_total_instructions",
-        "resident_workgroups" or "null": see docs/virtual-device.md. Of the performance model's
-        readings "trans_exclusive", "lds_published", "mfma_lost_slots", "short_mfma_lost_slots",
-        "wait_clk", "three_source_slots", "hbm_channels", "translation_ns" or "write_back_ns":
+        "resident_workgroups" or "null": see docs/virtual-device.md. For readings of the performance
+        model "trans_exclusive", "lds_published", "mfma_lost_slots", "short_mfma_lost_slots",
+        "wait_clk", "three_source_slots", "hbm_channels", "translation_ns" or "write_back_ns": see
         docs/generated/readings.md.
     value : int
+
+    Raises
+    ------
+    BindingError
+        A GPU is bound.
+    ValueError
+        There is no such option, or it does not allow the value.
     """
     exports = runtime.get().virtual_exports()
     if key not in _OPTIONS:
@@ -67,17 +74,17 @@ def counter(name: str) -> int:
 
 
 def last_report() -> str:
-    """What the virtual device knows about the last fault; "" if there was none."""
+    """The virtual device's report of the last fault; "" if there was none."""
     return runtime.get().virtual_exports().last_report()
 
 
 def forget_faults() -> None:
-    """Wait for all work, and have nobody be told of launches that have faulted until now.
+    """Wait for all work, and stop reporting launches that have faulted so far.
 
-    Copies of every thread that waits for the stream of a launch that faulted fail until the thread
-    calls `amdattn.synchronize`, as any of them may have been handed its results; also of threads
-    that begin later, until this is called (or hipDeviceReset). A thread is always told of a launch
-    that it has queued itself.
+    After a fault, copies that wait for the stream of the faulting launch fail in every thread until
+    the thread calls `amdattn.synchronize`, because any thread may have been given the results. This
+    includes threads that start later, until this function (or hipDeviceReset) is called. A thread
+    is always told of faults of launches that it has queued itself.
 
     Raises
     ------
@@ -102,21 +109,22 @@ def check(
     """Check every launch inside a ``with`` block; see docs/checked-mode.md for what is found.
 
     ``with amdattn.virtual.check() as found: ...`` raises CheckError at its end if a launch had a
-    defect. Everything found is in ``found.findings``, by severity in ``errors``, ``counted`` and
-    ``advice``. Launches of every thread are checked.
+    defect. All findings are in ``found.findings``, and by severity in ``found.errors``,
+    ``found.counted`` and ``found.advice``. Launches of every thread are checked.
 
     Parameters
     ----------
     raise_on : {"error", None}
-        None only collects, and keeps a HIP error that a finding explains in ``found.fault``.
+        None collects findings only, and keeps a HIP error that a finding explains in
+        ``found.fault``.
     read_only : sequence or mapping of device arrays
         No kernel may write to them. The keys of a mapping name them in reports.
     zero_at_end : sequence or mapping of device arrays
         Every launch must leave them zero.
     suppressions : path or Suppressions, optional
-        Findings that are accepted, a .toml or .json file of kernel, pc, kind and reason.
+        Accepted findings, or a .toml or .json file with the kernel, pc, kind and reason of each.
     max_errors : int
-        A launch with errors of so many kinds or instructions is ended; 0: never.
+        End a launch after this many errors of different kinds or instructions; 0: never.
     late_loads : bool
         Loads arrive at the last moment that the waits allow. False: some arrive at once.
     late_stores : bool
@@ -126,7 +134,7 @@ def check(
     Returns
     -------
     Check
-        A context manager that gives itself.
+        A context manager that returns itself.
 
     Raises
     ------
@@ -161,33 +169,33 @@ def profile(
     """Model the cycles of every launch inside a ``with`` block.
 
     ``with amdattn.virtual.profile() as p: ...`` leaves one LaunchProfile per launch in
-    ``p.launches``. The CUs of one XCD are simulated; workgroups of the others are executed only
-    where one of it asks a counter who arrived before, so that results of the block are not
-    complete. The L2 and the last level cache are empty at first; every launch finds there what
-    those before it in the block have left.
+    ``p.launches``. The CUs of one XCD are simulated. Workgroups of other XCDs are executed only if
+    a simulated workgroup asks a counter which of them arrived before, so the results of launches in
+    the block are incomplete. The L2 and the last level cache are empty at first; every launch finds
+    there what earlier launches of the block left.
 
     Parameters
     ----------
     clock_mhz : int
-        Engine clock by which latencies in ns become cycles; 0: the architecture's sustained clock.
+        Engine clock that converts latencies in ns to cycles; 0: the architecture's sustained clock.
     simulated_workgroups : int
-        The first so many of the XCD; 0: all.
+        Simulate only this many workgroups, the first ones of the XCD; 0: all.
     simulated_xcd : int
-        Which one; workgroups go round robin over the XCDs.
+        The XCD to simulate; workgroups are distributed over XCDs round robin.
     trace_events : int
-        How many events of CU 0 to keep.
+        Number of events of CU 0 to keep.
     warm_code : bool
-        Kernels have run before, so that the instruction caches hold their code. False: the first
-        launch of the block fetches it from HBM.
+        Assume that kernels have run before, so that the instruction caches hold their code. False:
+        the first launch of the block fetches it from HBM.
     reading : str, optional
-        Of what is not known of the hardware: "default", or the name of one assumption that is made
-        otherwise, such as "lost-slots-2" (docs/generated/readings.md). Default: as the options of
-        the virtual device say, at first "default".
+        A reading of unknown hardware behaviour: "default", or the name of one assumption that
+        differs, such as "lost-slots-2" (docs/generated/readings.md). None: as the options of the
+        virtual device are set, initially "default".
 
     Returns
     -------
     Profile
-        A context manager that gives itself.
+        A context manager that returns itself.
 
     Raises
     ------
@@ -210,7 +218,7 @@ def profile(
 
 
 def profiled(run: Callable[[], object], **options: Any) -> list[LaunchProfile]:
-    """What the model says of the launches of a call; options as `profile` takes them."""
+    """Profile the launches of a call; keyword arguments are those of `profile`."""
     with profile(**options) as found:
         run()
         runtime.synchronize()

@@ -34,15 +34,15 @@ reader = pytest.mark.parametrize(("suffix", "read"), READERS.values(), ids=list(
 def test_what_is_no_file(tmp_path: Path, suffix: str, read: Callable[[Path], object]) -> None:
     path = tmp_path / f"it{suffix}"
     path.mkdir()
-    with pytest.raises(ValueError, match=f"{path}.*is no regular file"):
+    with pytest.raises(ValueError, match=f"{path}.*is not a regular file"):
         read(path)
     path.rmdir()
     os.mkfifo(path)  # nobody writes to it: opening it would wait for ever
-    with pytest.raises(ValueError, match=f"{path}.*is no regular file"):
+    with pytest.raises(ValueError, match=f"{path}.*is not a regular file"):
         read(path)
     path.unlink()
     path.symlink_to("/dev/zero")
-    with pytest.raises(ValueError, match=f"{path}.*is no regular file"):
+    with pytest.raises(ValueError, match=f"{path}.*is not a regular file"):
         read(path)
     path.unlink()
     with path.open("wb") as file:
@@ -114,20 +114,20 @@ def test_arrays(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for cut in (0, 5, 40, len(whole) - 1):
         path.write_bytes(whole[:cut])
-        with pytest.raises(ValueError, match=r"is no \.npy file of numbers"):
+        with pytest.raises(ValueError, match=r"is not a \.npy file of numbers"):
             contents()
     huge = whole.replace(b"(2, 3)", b"(2000000000, 2000000000)".ljust(24))
     np.savez(tmp_path / "x.npz", np.ones(3))
     for content in (huge, (tmp_path / "x.npz").read_bytes(), b"\x80\x04K\x01."):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"is no \.npy file of numbers"):
+        with pytest.raises(ValueError, match=r"is not a \.npy file of numbers"):
             contents()
     np.save(path, np.array([{}]), allow_pickle=True)
-    with pytest.raises(ValueError, match=r"is no \.npy file of numbers"):
+    with pytest.raises(ValueError, match=r"is not a \.npy file of numbers"):
         contents()
     path.unlink()
     path.mkdir()
-    with pytest.raises(ValueError, match="is no regular file"):
+    with pytest.raises(ValueError, match="is not a regular file"):
         contents()
 
 

@@ -1,7 +1,7 @@
 """Facts of architectures: limits of a CU and of a launch, and times of the performance model.
 
-`virtual_device/arch` states them for the model, each with its source, and a test compares the two.
-Planning reads these, so that it needs no native library.
+`virtual_device/arch` states the same facts for the model, each with its source; a test compares the
+two. Planning reads the facts here, so it needs no native library.
 """
 
 from __future__ import annotations
@@ -11,49 +11,51 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """Facts of every product of one architecture.
+    """Facts that all products of one architecture share.
 
     Attributes
     ----------
     name : str
         Target without features, e.g. "gfx942".
     lds_bytes : int
-        LDS of a CU.
+        Bytes of LDS per CU.
     simds_per_cu, waves_per_simd : int
     vgprs_per_simd, vgpr_granule : int
-        Registers of a lane, VGPRs and AGPRs together, and their unit of allocation.
+        Registers per lane, VGPRs and AGPRs together, and their unit of allocation.
     grid_x, grid_yz : int
-        The most workgroups of a launch, by hipDeviceProp_t.maxGridSize in CLR.
+        The most workgroups of a launch in x, and in y or z: hipDeviceProp_t.maxGridSize in CLR.
     physical_cus_of_xcd : int
-        CUs of an XCD, including those that every product has fused off.
+        CUs of an XCD, including those that are fused off in every product.
     slot_clk : int
         Clk between two issue slots of a SIMD.
     lds_ports, lds_port_bytes : int
-        Ports of a CU, and bytes that each of them reads in a clk.
+        LDS ports per CU, and the bytes that each port reads per clk.
     l1_bytes_per_clk, vmem_queue : int
-        For a CU: bytes of its L1 in a clk, and vector memory instructions under way.
+        Per CU: the bytes that its L1 delivers per clk, and the vector memory instructions that may
+        be in flight.
     l2_bytes, l2_bytes_per_clk, l2_write_bytes_per_clk : int
-        For one XCD: its bytes, and the bytes that it delivers and takes in a clk.
+        Per XCD: the size of the L2, and the bytes that it delivers and accepts per clk.
     matrix_flops_per_clk : int
-        For bfloat16, of one CU.
+        bfloat16 operations per CU and clk.
     launch_us : float
-        Time from the end of a kernel to the next one of its stream. It is the only constant for it,
-        and no modelled time of one kernel includes it. AMD's simulator has 2.7 for gfx942 and 2.1
-        to 2.6 for gfx950; the smallest kernels of MI300A in a row take 2.5 to 2.9 (mgpusim), the
-        smallest that AITER has tuned 2.9.
+        Time from the end of a kernel to the start of the next one in its stream. This is the only
+        constant for it, and no modelled time of one kernel includes it. AMD's simulator has 2.7 for
+        gfx942 and 2.1 to 2.6 for gfx950; consecutive smallest kernels take 2.5 to 2.9 on an MI300A
+        (mgpusim), and the smallest kernel in AITER's tuned tables takes 2.9.
     dispatch_wave_clk, first_fetch_clk : int
-        Clk between two waves that an XCD starts, and from a wave's start to its first instruction.
+        Clk between the starts of two waves on an XCD, and from the start of a wave to its first
+        instruction.
     mall_latency_ns, hbm_latency_ns : int
-        Latency of a load from the last level cache, and of one from HBM.
+        Latency of a load from the last level cache, and from HBM.
     open_trans : bool
-        Whether it is unknown what transcendentals do while the matrix unit works.
+        Whether it is unknown if transcendentals overlap with the matrix unit.
     converts_bf16 : bool
-        Whether an instruction rounds float32 to bfloat16. It does so to nearest even, and kernels
-        have no other rounding there.
+        Whether an instruction rounds float32 to bfloat16. It rounds to nearest even, and kernels
+        offer no other rounding there.
     fp8 : str
-        The 8-bit element type with 4 exponent bits that instructions take.
+        The 8-bit element type with 4 exponent bits that the instructions accept.
     bf8 : str
-        The 8-bit element type with 5 exponent bits.
+        The 8-bit element type with 5 exponent bits that the instructions accept.
     """
 
     name: str
@@ -151,12 +153,12 @@ ARCHITECTURES = {
 
 
 def architecture(name: str) -> Architecture:
-    """The facts of one architecture.
+    """The facts of an architecture, e.g. "gfx942".
 
     Raises
     ------
     ValueError
-        There is no such architecture.
+        `name` is no supported architecture.
     """
     if name not in ARCHITECTURES:
         raise ValueError(f"arch={name!r} must be one of {', '.join(ARCHITECTURES)}")

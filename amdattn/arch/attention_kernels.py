@@ -1,4 +1,4 @@
-"""What planning knows of the attention kernels of an architecture."""
+"""Constants by which planning predicts the time of the attention kernels of an architecture."""
 
 from __future__ import annotations
 
@@ -7,32 +7,36 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class AttentionKernels:
-    """The order of tiles, and modelled clocks. Of a wave a tile is 16 rows times 32 keys.
+    """The order of tiles, and modelled costs in clk.
+
+    The tile of a wave, to which the costs refer, has 16 rows and 32 keys.
 
     Attributes
     ----------
     heads_of_xcd : int
-        That workgroups on an XCD take at once under a mask, at least: kHeadsOfXcd of
+        The least number of heads that an XCD processes at once under a mask: kHeadsOfXcd in
         asm_src/arch/target.h.
     tiles_of_xcd : int
-        A power of two: of more heads, as long as they have no more tiles than this, which is one
-        for each CU. 0: always as many heads. kTilesOfXcd of asm_src/attn/work.h.
+        A power of two. An XCD processes more heads at once as long as they have no more tiles than
+        this, which is one per CU; 0: never more than `heads_of_xcd`. kTilesOfXcd in
+        asm_src/attn/work.h.
     softmax : int
-        Of the vector unit for a tile, beside the matrix unit.
+        Clk of the vector unit per tile; the matrix unit works at the same time.
     block, block_of_tiles : int
-        For barrier, waits and branches of a block of keys; beside that a share that tiles hide,
-        the more of them the better.
+        Clk per block of keys for barrier, waits and branches: a constant part, and a part that is
+        divided by the tiles of the wave, because their work hides it.
     block_of_128_rows : int
-        More of a block in tiles of 128 rows, where each operand read from LDS serves one matrix
-        instruction: there are more instructions than issue slots.
+        Additional clk per block in tiles of 128 rows. There each operand that is read from LDS
+        serves one matrix instruction only, so there are more instructions than issue slots.
     workgroup, workgroup_per_kib : int
-        Before and after the loop of a workgroup: Q and the first K and V out of the memory, the
-        first scores, normalisation and stores. And for each KiB of its rows of Q and O.
+        Clk of a workgroup before and after its loop, which loads Q and the first K and V, computes
+        the first scores, normalises and stores: a constant part, and a part per KiB of its rows of
+        Q and O.
     masked : int
-        More of the vector unit for a tile of which an edge of a window hides keys.
+        Additional clk of the vector unit for a tile in which the edge of a window hides keys.
     backward_ordered, backward_compiled : float
-        Of the backward, what a tile takes of the limit of the matrix units, in the order of
-        asm_src/attn_bwd/step_order.h and in the compiler's.
+        Time of a tile of the backward relative to the limit of the matrix units, with instructions
+        in the order of asm_src/attn_bwd/step_order.h, and in the compiler's order.
     """
 
     heads_of_xcd: int

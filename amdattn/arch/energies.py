@@ -1,4 +1,4 @@
-"""Energies of products: what their operations and bytes take, from public sources."""
+"""Energies of operations and of moved bytes by product, from public sources."""
 
 from __future__ import annotations
 
@@ -12,21 +12,25 @@ _MI355X = of_arch("gfx950")
 
 @dataclass(frozen=True)
 class Energies:
-    """Power and energies of one device; dynamic ones at 1 GHz.
+    """Power of one device, and dynamic energies at 1 GHz.
 
-    They grow with the square root of the clock, and the clock trees with its power 1.5, as a fit to
-    55 published operating points of an MI300X at its cap found (gpu-benches roofline).
+    Energies grow with the square root of the clock, and the power of the clock trees with the clock
+    to the power 1.5, according to a fit to 55 published operating points of an MI300X at its cap
+    (gpu-benches roofline).
 
     Attributes
     ----------
     cap_watts, idle_watts, clock_tree_watts : float
-        The last at 1 GHz.
+        The power cap of the board, its idle power, and the power of the clock trees at 1 GHz; W.
     peak_ghz : float
+        The greatest engine clock.
     matrix_pj_per_flop : mapping of str to float
-        By MxNxK of a bfloat16 MFMA, with its blocks where it has several.
+        pJ per operation of a bfloat16 MFMA, by its MxNxK, followed by the number of blocks if it
+        has several, e.g. "32x32x4_2b".
     vector_pj_per_slot : float
-        Of a VALU instruction of 64 lanes; a transcendental counts for as many as it takes slots.
+        pJ per issue slot of a VALU instruction of 64 lanes. A transcendental takes several slots.
     lds_pj_per_byte, l1_pj_per_byte, l2_pj_per_byte, hbm_pj_per_byte : float
+        pJ per byte that the LDS, the L1, the L2 or HBM delivers.
     """
 
     cap_watts: float
@@ -41,19 +45,30 @@ class Energies:
     hbm_pj_per_byte: float
 
 
-# bfloat16 GEMM of AMD's article on maximum achievable FLOPs: 708 TFLOP/s at 1.207 GHz and 750 W.
-# What idle power and clock trees leave of the cap is charged to its MFMA, 16x16x16.
+# AMD's article on maximum achievable FLOPs gives 708 TFLOP/s at 1.207 GHz and 750 W for a bfloat16
+# GEMM. The cap less idle power and clock trees is charged to its MFMA, 16x16x16.
 MAF_TFLOPS, _MAF_GHZ, _CAP, _IDLE, _CLOCK_TREE = 708.0, 1.207, 750.0, 200.0, 94.0
 PJ_PER_FLOP_16X16X16 = (_CAP - _IDLE - _CLOCK_TREE * _MAF_GHZ**1.5) / (MAF_TFLOPS * _MAF_GHZ**0.5)
-# The gpu-benches fit has 3.5 pJ per packed float32 operation: 128 operations of a plain FMA.
+# The gpu-benches fit gives 3.5 pJ per packed float32 operation; a plain FMA has 128 operations.
 PJ_PER_FMA = 128 * 3.5
-# Fitted to the published times of AITER and MoonMath, the only two fitted numbers here:
-LARGE_TILE = 1.26  # a 32x32x8 MFMA over two 16x16x16, per operation; AMD's article: it draws more
-PLAIN_VALU = 0.50  # an average VALU operation of attention over a float32 FMA
+# The only two fitted numbers here; they are fitted to the published times of AITER and MoonMath.
+# LARGE_TILE: energy per operation of a 32x32x8 MFMA relative to 16x16x16. AMD's article says that
+# it draws more. PLAIN_VALU: energy of an average VALU operation of attention relative to a float32
+# FMA.
+LARGE_TILE = 1.26
+PLAIN_VALU = 0.50
 
 
 def mi300x(*, large_tile: float = LARGE_TILE, plain_valu: float = PLAIN_VALU) -> Energies:
-    """The numbers of an MI300X; 1 for both arguments: nothing fitted."""
+    """Energies of an MI300X.
+
+    Parameters
+    ----------
+    large_tile : float
+        Energy per operation of a 32x32x8 MFMA relative to 16x16x16; fitted. 1: no difference.
+    plain_valu : float
+        Energy of an average VALU operation relative to a float32 FMA; fitted. 1: no difference.
+    """
     return Energies(
         cap_watts=_CAP,
         idle_watts=_IDLE,
@@ -62,12 +77,12 @@ def mi300x(*, large_tile: float = LARGE_TILE, plain_valu: float = PLAIN_VALU) ->
         matrix_pj_per_flop={
             "16x16x16": PJ_PER_FLOP_16X16X16,
             "32x32x8": PJ_PER_FLOP_16X16X16 * large_tile,
-            # Of old shapes only this one occurs, to clear registers; taken for a tile as large.
+            # The only older shape in use: it clears registers. It is charged like 32x32x8.
             "32x32x4_2b": PJ_PER_FLOP_16X16X16 * large_tile,
         },
         vector_pj_per_slot=PJ_PER_FMA * plain_valu,
-        # 7 nm SRAM: 8.5 pJ per 8 bytes of 32 KB, 14 pJ of 1 MB (Jouppi et al., ISCA 2021, the
-        # update of Horowitz's table; not checked against the paper again).
+        # SRAM in 7 nm takes 8.5 pJ per 8 bytes from 32 KB and 14 pJ from 1 MB (Jouppi et al., ISCA
+        # 2021, the update of Horowitz's table; not checked against the paper again).
         lds_pj_per_byte=8.5 / 8,
         l1_pj_per_byte=8.5 / 8,
         l2_pj_per_byte=14 / 8,
@@ -75,9 +90,9 @@ def mi300x(*, large_tile: float = LARGE_TILE, plain_valu: float = PLAIN_VALU) ->
     )
 
 
-# bfloat16 GEMM of 8192^3 on an MI355X, hipBLASLt: 1575 TFLOP/s (HipKittens' table), at the 1400 W
-# of the board. Its clock is in no publication. Matrix units that never wait would make it 1.5 GHz;
-# those of good GEMM loops wait for 5 to 10 % of the time.
+# HipKittens' table gives 1575 TFLOP/s for hipBLASLt's bfloat16 GEMM of 8192^3 on an MI355X, which
+# has 1400 W per board. The clock of this GEMM is not published. It would be 1.5 GHz if the matrix
+# units never waited; those of good GEMM loops wait for 5 to 10 % of the time.
 _CDNA4_TFLOPS, _CDNA4_CAP = 1575.0, 1400.0
 GEMM_GHZ = 1.6
 
@@ -89,18 +104,22 @@ def mi355x(
     large_tile: float = 1.0,
     plain_valu: float = PLAIN_VALU,
 ) -> Energies:
-    """The numbers of an MI355X, none of them fitted; docs/studies/attention-bench-gfx950.md.
+    """Energies of an MI355X; none is fitted. See docs/studies/attention-bench-gfx950.md.
 
-    What idle power and clock trees leave of the cap at the clock of the GEMM is charged to its
-    MFMA. Everything else is an MI300X's, for want of anything better: of a chip with fewer CUs, in
-    a newer process.
+    The MFMA is charged with the cap less idle power and clock trees, at the clock of hipBLASLt's
+    GEMM. All other numbers are those of an MI300X, because none are published for the MI355X,
+    although this chip has fewer CUs and a newer process.
 
     Parameters
     ----------
-    gemm_ghz : the clock of the GEMM, a guess
-    idle_watts : a guess
-    large_tile : a 32x32x16 MFMA over two 16x16x32, per operation; 1: as much
-    plain_valu : as of an MI300X
+    gemm_ghz : float
+        The clock of the GEMM in GHz; the default is a guess.
+    idle_watts : float
+        Idle power in W; the default is a guess.
+    large_tile : float
+        Energy per operation of a 32x32x16 MFMA relative to 16x16x32. 1: no difference.
+    plain_valu : float
+        As in `mi300x`.
     """
     clock_trees = _CLOCK_TREE * gemm_ghz**1.5
     matrix = (_CDNA4_CAP - idle_watts - clock_trees) / (_CDNA4_TFLOPS * gemm_ghz**0.5)
@@ -113,7 +132,7 @@ def mi355x(
         matrix_pj_per_flop={
             "16x16x32": matrix,
             "32x32x16": matrix * large_tile,
-            # The shapes of gfx942, for which there is no anchor at all.
+            # The shapes of gfx942: no published figure gives their energy on this chip.
             "16x16x16": matrix,
             "32x32x8": matrix * large_tile,
             "32x32x4_2b": matrix * large_tile,
@@ -121,5 +140,5 @@ def mi355x(
     )
 
 
-# By product; the others' caps and shares are not public enough to guess.
+# By product. Too little is published about the caps and energies of the others to guess them.
 ENERGIES = {REFERENCE.name: mi300x(), _MI355X.name: mi355x()}

@@ -1,4 +1,4 @@
-"""What is published of products that run at their power cap: clocks, and the greatest rate."""
+"""Published clocks and greatest rates of products that run at their power cap."""
 
 from __future__ import annotations
 
@@ -12,24 +12,38 @@ _MI355X = of_arch("gfx950")
 
 @dataclass(frozen=True, slots=True)
 class _ClockLine:
-    """GHz at no matrix use, and what they fall by to full use."""
+    """GHz without matrix use, and by how many GHz the clock falls at full use."""
 
     idle_ghz: float
     falls_ghz: float
 
 
-# ROCm/gfx950-gluon-tutorials, attention of 32 batch entries at the cap, about 1400 W: 2714 MHz less
-# 12.42 for every per cent of matrix use, between 65 and 95 %. There is no such line of others.
+# ROCm/gfx950-gluon-tutorials, attention with 32 batch entries at the cap of about 1400 W: 2714 MHz
+# less 12.42 for every per cent of matrix use, between 65 and 95 %. There is no such line for other
+# products.
 _LINES = {_MI355X.name: _ClockLine(2.714, 1.242)}
-# bfloat16 products, TFLOP/s: AMD's article on maximum achievable FLOPs; HipKittens' table.
+# TFLOP/s of bfloat16 products, from AMD's article on maximum achievable FLOPs and from HipKittens'
+# table.
 _GEMM_TFLOPS = {REFERENCE.name: MAF_TFLOPS, _MI355X.name: 1610.0}
 
 
 def clock_by_matrix_use(product: str, use: float) -> float | None:
-    """The clock in GHz of a long launch, by the share of the device's matrix peak that it has.
+    """Estimate the clock of a long launch in GHz from the share of the matrix peak that it reaches.
 
-    At most the peak clock; None: of this product nothing is published. An estimate, extrapolated
-    outside of 0.65 to 0.95, of a board and a kernel that are others'.
+    The estimate is at most the peak clock. It comes from another board and another kernel, and is
+    extrapolated outside of 0.65 to 0.95.
+
+    Parameters
+    ----------
+    product : str
+        Name of a product, e.g. "MI355X".
+    use : float
+        The launch's share of the matrix peak of the device, from 0 to 1.
+
+    Returns
+    -------
+    float or None
+        None if nothing is published for this product.
     """
     line = _LINES.get(product)
     if line is None:
@@ -38,5 +52,5 @@ def clock_by_matrix_use(product: str, use: float) -> float | None:
 
 
 def gemm_tflops(product: str) -> float | None:
-    """The greatest rate of a bfloat16 product that is published of it; None: none is known here."""
+    """The greatest published TFLOP/s of a bfloat16 matrix product; None if none is known here."""
     return _GEMM_TFLOPS.get(product)

@@ -1,7 +1,8 @@
 """The products that kernels are shipped for, how they are identified, and their partitions.
 
-Two products may have equal numbers of CUs (MI300X and MI325X), and a partition has fewer than its
-product. So products are identified by the PCI device id, which is the same in every partition mode.
+Two products may have the same number of CUs (MI300X and MI325X), and a partition has fewer CUs than
+its product. Products are therefore identified by the PCI device id, which is the same in every
+partition mode.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ VENDOR = "AMD Instinct "
 
 @dataclass(frozen=True, slots=True)
 class Chip:
-    """A whole product, all of its XCDs in one partition. Figures are published ones.
+    """Published figures of a whole product, with all of its XCDs in one partition.
 
     Attributes
     ----------
@@ -24,15 +25,17 @@ class Chip:
     ids : tuple of int
         PCI device ids, including those of variants and of virtual functions.
     num_cus, num_xcds : int
+        Of the whole product.
     memory_bytes : int
+        Capacity of HBM.
     peak_hbm_bytes_per_ns, hbm_bytes_per_ns : float
-        The published rate, and the rate that reads sustain.
+        The published rate of HBM, and the rate that reads sustain.
     mall_bytes : int
-        The last level cache.
+        Size of the last level cache.
     mall_bytes_per_ns : float
-        The rate of writes and reads.
+        Rate of writes to and reads from the last level cache.
     peak_clock_ghz, sustained_clock_ghz : float
-        The greatest clock, and the one that is assumed under long matrix products.
+        The greatest clock, and the clock that is assumed during long matrix products.
     """
 
     name: str
@@ -54,7 +57,8 @@ class Chip:
         return self.num_cus // self.num_xcds
 
 
-# Sustained reads of an MI300X: 4200 bytes/ns. Other products of its architecture are assumed alike.
+# An MI300X sustains reads of 4200 bytes/ns. Other products of its architecture are assumed to
+# sustain the same share of their published rate.
 _MEASURED = 4200 / 5300
 
 CHIPS = (
@@ -146,12 +150,12 @@ CHIPS = (
 
 
 def of_arch(arch: str) -> Chip:
-    """The product that an architecture's name stands for: its first one.
+    """The product that the name of an architecture stands for: its first one.
 
     Raises
     ------
     ValueError
-        There is no such architecture.
+        `arch` is no supported architecture.
     """
     found = _FIRST_OF.get(arch)
     if found is None:
@@ -160,52 +164,52 @@ def of_arch(arch: str) -> Chip:
     return found
 
 
-# The default chip, which the virtual device plays. The planners' constants were fitted to it.
+# The product that the virtual device models by default. The planners' constants are fitted to it.
 REFERENCE = CHIPS[0]
 
 _BY_NAME = {chip.name: chip for chip in CHIPS}
 _FIRST_OF = {chip.arch: chip for chip in reversed(CHIPS)}
 
-# Compute partition modes by the number of partitions, unless each XCD is one.
+# Compute partition modes by the number of partitions, unless each XCD is a partition of its own.
 _MODES = {1: "SPX", 2: "DPX", 3: "TPX", 4: "QPX"}
 
 
 def by_id(chip_id: int) -> Chip | None:
-    """The product with a PCI device id."""
+    """The product with this PCI device id, or None."""
     return next((chip for chip in CHIPS if chip_id in chip.ids), None)
 
 
 def named(name: str) -> Chip | None:
-    """The product of this name, exactly."""
+    """The product with exactly this name, e.g. "MI300X", or None."""
     return _BY_NAME.get(name)
 
 
 def by_name(name: str) -> Chip | None:
-    """The product with a runtime's name, e.g. "AMD Instinct MI300X VF"."""
+    """The product that a runtime names, e.g. "AMD Instinct MI300X VF", or None."""
     words = name.removeprefix(VENDOR).split()
     return _BY_NAME.get(words[0]) if words else None
 
 
 def first_of(arch: str) -> Chip:
-    """The product that plans assume for an unknown one: the first of its architecture.
+    """The product that plans assume for an unknown product: the first one of its architecture.
 
-    For an unknown architecture it is REFERENCE.
+    If the architecture is unknown too, it is REFERENCE.
     """
     return _FIRST_OF.get(arch, REFERENCE)
 
 
 def hbm_bytes_per_ns(chip: Chip, num_xcds: int) -> float:
-    """Sustained reads of a device with a number of XCDs, which have their share of the chip's."""
+    """Rate of sustained HBM reads of a device with `num_xcds` XCDs: their share of the chip's."""
     return chip.hbm_bytes_per_ns * num_xcds / chip.num_xcds
 
 
 def mall_bytes_per_ns(chip: Chip, num_xcds: int) -> float:
-    """Their share of the last level cache's rate."""
+    """Rate of the last level cache of a device with `num_xcds` XCDs: their share of the chip's."""
     return chip.mall_bytes_per_ns * num_xcds / chip.num_xcds
 
 
 def partition_mode(chip: Chip | None, num_xcds: int) -> str:
-    """The partition mode in which a device has a number of XCDs, or "" if it is unknown."""
+    """The partition mode in which a device has `num_xcds` XCDs, or "" if there is none."""
     if chip is None or chip.num_xcds % num_xcds:
         return ""
     partitions = chip.num_xcds // num_xcds

@@ -1,4 +1,4 @@
-"""The facts of a device that planning needs. The runtime queries them."""
+"""The facts of a device that planning needs; the runtime queries them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LANES_PER_WAVE = 64
 
 @dataclass(frozen=True, slots=True)
 class DeviceProps:
-    """Facts of one device (or of one partition of it).
+    """Facts of one device, or of one partition of it.
 
     Parameters
     ----------
@@ -24,17 +24,22 @@ class DeviceProps:
     num_cus : int
         Compute units visible to a launch.
     num_xcds : int
-        Accelerator dies; consecutive workgroups go round robin over them.
+        Accelerator dies. Consecutive workgroups are distributed over them round robin.
     lds_bytes : int
-        LDS of one CU.
+        Bytes of LDS per CU.
     memory_bytes : int
-        Device memory.
+        Bytes of device memory.
     target : str
         Full target id, e.g. "gfx942:sramecc+:xnack-"; defaults to `arch`.
     chip : str
-        The product, one of `amdattn.arch.products`, by its PCI device id; defaults to what
-        `name` says. "" if it is none of these: then planning takes an XCD for one of the first
-        product of its architecture.
+        The product, one of `amdattn.arch.products`, identified by its PCI device id; defaults to
+        the product that `name` contains. "" if it is an unknown product: planning then assumes the
+        XCDs of the first product of the architecture.
+
+    Raises
+    ------
+    ValueError
+        A count is not positive, there are more XCDs than CUs, or `chip` is no known product.
     """
 
     arch: str
@@ -69,7 +74,7 @@ class DeviceProps:
 
     @property
     def planned_as(self) -> chips.Chip:
-        """The chip whose clocks and rates plans use: the product, or its architecture's first."""
+        """The product whose clocks and rates plans use; if unknown, its architecture's first."""
         return self._chip or chips.first_of(self.arch)
 
     @property
@@ -82,22 +87,22 @@ class DeviceProps:
 
     @property
     def architecture(self) -> Architecture:
-        """The facts of its architecture; raises ValueError if that is unknown."""
+        """The facts of the architecture; raises ValueError if it is unknown."""
         return architecture(self.arch)
 
     @property
     def peak_clock_ghz(self) -> float:
-        """The greatest engine clock of the product."""
+        """The greatest engine clock of the product, in GHz."""
         return self.planned_as.peak_clock_ghz
 
     @property
     def sustained_clock_ghz(self) -> float:
-        """The clock that is assumed under long matrix products."""
+        """The clock that is assumed during long matrix products, in GHz."""
         return self.planned_as.sustained_clock_ghz
 
     @property
     def hbm_latency_clk(self) -> int:
-        """Latency of a load from HBM, at the peak clock."""
+        """Latency of a load from HBM, in clk at the peak clock."""
         return round(self.architecture.hbm_latency_ns * self.peak_clock_ghz)
 
     @property
@@ -108,22 +113,22 @@ class DeviceProps:
 
     @property
     def hbm_bytes_per_ns(self) -> float:
-        """Sustained reads of HBM; for a partition, the share of its XCDs."""
+        """Rate of sustained reads of HBM; for a partition, the share of its XCDs."""
         return chips.hbm_bytes_per_ns(self.planned_as, self.num_xcds)
 
     @property
     def mall_bytes_per_ns(self) -> float:
-        """Bytes written to and read from the last level cache; the same share."""
+        """Rate of the last level cache; for a partition, the share of its XCDs."""
         return chips.mall_bytes_per_ns(self.planned_as, self.num_xcds)
 
     @property
     def partition(self) -> str:
-        """The compute partition mode with as many XCDs, e.g. "CPX"; "" if it is unknown."""
+        """The compute partition mode with this number of XCDs, e.g. "CPX"; "" if it is unknown."""
         return chips.partition_mode(self._chip, self.num_xcds)
 
 
 def _published(chip: chips.Chip, num_xcds: int) -> DeviceProps:
-    """The facts of a chip, or of a partition with a number of XCDs."""
+    """The facts of a chip, or of its partition with `num_xcds` XCDs."""
     share = chip.num_xcds // num_xcds
     return DeviceProps(
         *(chip.arch, chips.VENDOR + chip.name, chip.cus_of_xcd * num_xcds, num_xcds),
@@ -131,9 +136,9 @@ def _published(chip: chips.Chip, num_xcds: int) -> DeviceProps:
     )
 
 
-# Published figures of whole (SPX) devices, for planning without one.
+# Published figures of whole (SPX) devices, for planning without a device.
 KNOWN_DEVICES = {chip.name: _published(chip, chip.num_xcds) for chip in chips.CHIPS}
-# Figures of their partitions, by names such as "MI300X:CPX".
+# Figures of the partitions of these devices, by names such as "MI300X:CPX".
 KNOWN_PARTITIONS = {
     f"{chip.name}:{mode}": _published(chip, num_xcds)
     for chip in chips.CHIPS
@@ -143,13 +148,19 @@ KNOWN_PARTITIONS = {
 
 
 def as_device_props(device: object) -> DeviceProps:
-    """Accept a DeviceProps or the name of a known device ("MI300X") or partition ("MI300X:CPX")."""
+    """Accept a DeviceProps, or the name of a known device ("MI300X") or partition ("MI300X:CPX").
+
+    Raises
+    ------
+    ValueError
+        `device` is neither.
+    """
     if isinstance(device, DeviceProps):
         return device
     known = {**KNOWN_DEVICES, **KNOWN_PARTITIONS}
     if isinstance(device, str) and device in known:
         return known[device]
     raise ValueError(
-        f"device={device!r} must be a DeviceProps (amdattn.device_props() gives the bound one's) "
-        f"or one of {', '.join(known)}"
+        f"device={device!r} must be a DeviceProps (amdattn.device_props() returns the bound "
+        f"device's) or one of {', '.join(known)}"
     )

@@ -1,7 +1,7 @@
-"""Readings: what the model has in place of what is not known of the hardware.
+"""Readings: alternative assumptions of the performance model about unknown hardware behaviour.
 
-Each is one assumption of the performance model, made otherwise. A ratio of two kernels that holds
-under every reading leans on none of them. `docs/generated/readings.md` is made of this table.
+Each reading changes one assumption of the model. A ratio of two kernels that holds under every
+reading depends on none of these assumptions. `docs/generated/readings.md` is made from this table.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ DEFAULT = "default"  # the assumptions of virtual_device/arch
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One assumption, made otherwise than by default.
+    """One assumption that differs from the default.
 
     Attributes
     ----------
     name : str
     changes : str
-        What the model does, beside what it does by default.
+        What the model does under this reading, and what it does by default.
     options : dict of str to int
-        Of the virtual device, which make it so; all options of readings are 0 by default.
+        Options of the virtual device that select this reading. The options of all readings are 0 by
+        default.
     archs : tuple of str
-        Of which it is thinkable.
+        Architectures for which the assumption is conceivable.
     speaks_for, speaks_against : str
         Evidence.
     source : str
-        Where both are from.
+        The sources of the evidence.
     """
 
     name: str
@@ -46,34 +47,36 @@ _ALL = tuple(ARCHITECTURES)
 READINGS = (
     Reading(
         "lost-slots-0",
-        "an MFMA takes its own issue slot of the vector unit and no other; by default one more",
+        "an MFMA takes only its own issue slot of the vector unit; by default it takes one more",
         {"mfma_lost_slots": 1},
         _ALL,
-        "AMD's calculator gives an MFMA of 8 passes 7 slots of vector work beside it, one of 4 "
-        "passes 3: none is lost",
+        "AMD's calculator allows 7 slots of vector work beside an MFMA of 8 passes and 3 beside "
+        "one of 4 passes, so none is lost",
         "on gfx950 the vector unit was seen to begin at clk 8 of an MFMA, its second slot; a "
-        "change of LLVM has it for the first two passes of every MFMA",
+        "change to LLVM blocks the vector unit for the first two passes of every MFMA",
         "amd_matrix_instruction_calculator (coexec_delay); gfx950-gluon-tutorials, "
         "mfma_coissue_scheduling.md; llvm-project#184084",
     ),
     Reading(
         "lost-slots-2",
-        "an MFMA takes two slots of the vector unit besides its own; by default one",
+        "an MFMA takes two slots of the vector unit besides its own; by default it takes one",
         {"mfma_lost_slots": 3},
         _ALL,
-        "one of several changes of LLVM under review; nobody has published a measurement of gfx942",
+        "one of several changes to LLVM under review assumes it; nobody has published a "
+        "measurement on gfx942",
         "six vector instructions were counted beside an MFMA of 8 passes on gfx950, which is one "
-        "lost slot; so it is in another change of LLVM",
+        "lost slot; another change to LLVM assumes the same",
         "llvm-project#181778, #184084; gfx950-gluon-tutorials, mfma_coissue_scheduling.md",
     ),
     Reading(
         "lost-slots-2-short",
-        "an MFMA of up to 4 passes (16x16) takes two slots besides its own; longer ones one",
+        "an MFMA of up to 4 passes (16x16) takes two slots besides its own; longer ones take one",
         {"short_mfma_lost_slots": 3},
         _ALL,
-        "what was measured is of 8 passes; of 4 it is derived, and a unit that frees its operands "
-        "later than after the second pass would show there first",
-        "the same sources derive two instructions beside one of 4 passes, which is one lost slot",
+        "the measurement is of 8 passes and the figure for 4 is derived from it; a unit that frees "
+        "its operands later than after the second pass would show there first",
+        "the same sources derive two instructions beside an MFMA of 4 passes, which is one lost "
+        "slot",
         "gfx950-gluon-tutorials, mfma_coissue_scheduling.md",
     ),
     Reading(
@@ -81,100 +84,104 @@ READINGS = (
         "transcendentals wait for the matrix unit and hold it; by default they overlap",
         {"trans_exclusive": 1},
         tuple(name for name, arch in ARCHITECTURES.items() if arch.open_trans),
-        "LLVM never issues them beside an MFMA, for every target that has them",
-        "on gfx950 three were measured in the shadow of an MFMA; the counters of AITER's loop on "
-        "gfx942 are met by overlap (+1.9 %) and missed by this (+22 %)",
+        "LLVM never issues them beside an MFMA, on any target that has both",
+        "on gfx950 three were measured in the shadow of an MFMA; overlap reproduces the counters "
+        "of AITER's loop on gfx942 (+1.9 %), and this reading does not (+22 %)",
         "SIInstrInfo::isNeverCoissue of LLVM; gfx950-gluon-tutorials; attn-dsl-bench, "
         "counters_v1.csv",
     ),
     Reading(
         "slow-waits",
-        "s_waitcnt takes 10 clk besides its slot, also if nothing is under way",
+        "s_waitcnt takes 10 clk besides its slot, even if nothing is in flight",
         {"wait_clk": 10},
         _ALL,
         "an attention loop of gfx950 with 6, 1 and no waits in its matrix stages reached 1049, "
-        "1054 and 1070 TFLOP/s: about 14 clk a wait",
-        "one kernel, and a wait also waits; AMD's description has it as handled inside the "
-        "sequencer, without a unit",
+        "1054 and 1070 TFLOP/s, which is about 14 clk per wait",
+        "this is one kernel, whose waits may have had something to wait for; AMD's description "
+        "says that the sequencer handles a wait itself, without a unit",
         "gfx950-gluon-tutorials, kernels/attention/note.md (1.6); rocprofiler-compute, pipeline "
         "descriptions",
     ),
     Reading(
         "three-sources",
-        "a vector instruction with three sources takes a slot more while one of the LDS is under "
-        "way for its SIMD",
+        "a vector instruction with three sources takes one more slot while an LDS instruction of "
+        "its SIMD is in flight",
         {"three_source_slots": 1},
         _ALL,
-        "authors of a loop of gfx950 name ports of the register file that LDS returns and third "
-        "sources contend for",
-        "no rate is published, and none of gfx942",
+        "the authors of a loop for gfx950 say that data returned from LDS and third sources "
+        "contend for ports of the register file",
+        "no rate is published, and nothing at all for gfx942",
         "gfx950-gluon-tutorials, kernels/attention/note.md",
     ),
     Reading(
         "lds-256",
-        "the LDS of a CU is read at 256 bytes a clk; by default at 128",
+        "the LDS of a CU is read at 256 bytes per clk; by default at 128",
         {"lds_published": 1},
         ("gfx950",),
-        "the white paper has it; four loops of others are met within 6 %, of which two are out of "
-        "reach of 128",
-        "122 is the most that was seen; b128 of a wave return 16 clk apart; AITER's attention of "
-        "8192 rows takes as long as 128 says (+0.1 to +3.6 %) and not as 256 does (-4 to -7.5 %)",
+        "the white paper says so; with 256 the model meets four published loops within 6 %, two of "
+        "which are out of reach with 128",
+        "122 is the most that was observed; b128 reads of a wave return 16 clk apart; for AITER's "
+        "attention of 8192 rows the model agrees with 128 (+0.1 to +3.6 %) and not with 256 (-4 to "
+        "-7.5 %)",
         "CDNA 4 white paper; gfx950-gluon-tutorials; thread traces of tinygrad; "
         "docs/studies/performance-model-gfx950.md",
     ),
     Reading(
         "hbm-channels",
-        "an XCD's share of HBM is 16 channels, which addresses take in turns of 256 bytes; by "
-        "default one queue",
+        "an XCD's share of HBM is 16 channels, interleaved every 256 bytes; by default it is one "
+        "queue",
         {"hbm_channels": 16},
         _ALL,
-        "the chip has 128 channels; those of the L2 take addresses in turns of 256 bytes",
-        "all XCDs share all channels, and how addresses map to them is not published: those of the "
-        "L2 are hashed, so that requests spread evenly; what XCDs that are not simulated leave of "
-        "its channels is unknown: where each has heads of its own they ask for others",
+        "the chip has 128 channels; the channels of the L2 are interleaved every 256 bytes",
+        "all XCDs share all channels, and the mapping of addresses to them is not published; that "
+        "of the L2 is hashed, so that requests spread evenly; how much of the channels the XCDs "
+        "that are not simulated leave free is unknown: where each XCD has its own heads, they "
+        "request other addresses",
         "CDNA 3 white paper; rocprofiler-compute, L2 cache",
     ),
     Reading(
         "translation",
-        "the first access of an XCD to 64 KiB waits 300 ns more for its address; by default "
-        "addresses cost nothing",
+        "the first access of an XCD to each 64 KiB waits 300 ns more for address translation; by "
+        "default translation costs nothing",
         {"translation_ns": 300},
         _ALL,
         "on an MI300A the first hundred loads of a chain through fresh memory were seen to take "
         "1012 clk, about 240 more than later ones",
-        "the same is 113 ns, of memory touched for the first time at all; the second level of "
-        "translation caches reaches 8 GiB and more, in fragments of 2 MiB, and keeps what it has "
-        "from launch to launch",
+        "that difference is only 113 ns, and for memory that was never touched before; the second "
+        "level of translation caches covers 8 GiB and more, in fragments of 2 MiB, and keeps its "
+        "entries from launch to launch",
         "mt4g#39; Linux, drm/amdgpu 352e683b72e7; rocprofiler-compute, vector L1 cache",
     ),
     Reading(
         "slow-write-back",
-        "buffer_wbl2 takes 1 us more than by default, where it is a trip to the L2 at least",
+        "buffer_wbl2 takes 1 us more than by default, where it takes at least a round trip to the "
+        "L2",
         {"write_back_ns": 1000},
         _ALL,
-        "it has to look for dirty lines in 4 MiB of 16 channels; published split-K products, which "
-        "merge by atomics, take longer than modelled",
-        "no time of it is published; that waves wait for its answer is, and the default has it",
+        "it has to look for dirty lines in the 4 MiB of 16 channels; published split-K products, "
+        "which merge by atomics, take longer than modelled",
+        "its time is not published; it is published that waves wait for its answer, and the "
+        "default models that",
         "CDNA 3 white paper; llvm-project#178316; times in ROCm/aiter's tuned tables",
     ),
 )
 _BY_NAME = {reading.name: reading for reading in READINGS}
-# Of the virtual device: every option that a reading sets, as by default.
+# Every option of the virtual device that some reading sets, with its default.
 NEUTRAL = {key: 0 for reading in READINGS for key in reading.options}
 
 
 def names(arch: str) -> tuple[str, ...]:
-    """Readings of an architecture, the default first."""
+    """Names of the readings of an architecture, "default" first."""
     return (DEFAULT, *(reading.name for reading in READINGS if arch in reading.archs))
 
 
 def options(name: str, arch: str) -> dict[str, int]:
-    """Options of the virtual device for a reading; those of the others are as by default.
+    """Options of the virtual device for a reading; options of other readings have their defaults.
 
     Raises
     ------
     ValueError
-        The architecture has no reading of this name.
+        The architecture `arch` has no reading `name`.
     """
     if name not in names(arch):
         raise ValueError(f"reading={name!r} must be one of {', '.join(names(arch))} on {arch}")
@@ -182,7 +189,7 @@ def options(name: str, arch: str) -> dict[str, int]:
 
 
 def name_of(simulated: Mapping[str, int]) -> str:
-    """Of the options of readings that were simulated and are not 0: a name, or what they are."""
+    """The name of the reading with these non-zero options; if none has them, "option=value ..."."""
     if not simulated:
         return DEFAULT
     for reading in READINGS:
@@ -192,7 +199,14 @@ def name_of(simulated: Mapping[str, int]) -> str:
 
 
 def chosen(given: Sequence[str] | None, arch: str) -> tuple[str, ...]:
-    """Readings that were asked for by name, each once; "all": every one; none: the default.
+    """Names of the requested readings, each once.
+
+    Parameters
+    ----------
+    given : sequence of str or None
+        Names; "all" stands for all readings of the architecture. Empty or None: the default.
+    arch : str
+        Target without features, e.g. "gfx942".
 
     Raises
     ------

@@ -15,7 +15,7 @@ class Memory:
     Attributes
     ----------
     device : Runtime
-        What it is memory of.
+        The device that has the memory.
     stream : int or None
         The hipStream_t of the last operation of this package that wrote to it; None if nothing
         can be pending.
@@ -39,7 +39,7 @@ class Memory:
 
     @property
     def device(self) -> Runtime:
-        """What it is memory of."""
+        """The device that has the memory."""
         return self._device
 
     @property

@@ -211,7 +211,7 @@ def _read(what: str, address: int, nbytes: int) -> bytes:
 def _laid_out(
     data: int, byte_offset: int, element: tuple[int, int, int], lengths: bytes, steps: bytes
 ) -> tuple[int, tuple[int, ...], tuple[int, ...], DType, tuple[int, int]]:
-    """The same from the contents of `shape` and `strides`; b"" stands for compact strides."""
+    """The layout of a tensor from the bytes of `shape` and `strides`; b"": compact strides."""
     dtype = from_dlpack_code(*element)
     shape = struct.unpack(f"<{len(lengths) // 8}q", lengths)
     if shape and min(shape) < 0:

@@ -1,5 +1,5 @@
 """Benchmarks of operations and of foreign kernels: modelled on the virtual device, or measured.
 
-`shapes` says what to run, `kernels` what to run it with, `sampling` and `replay` how a launch of
-any size is modelled from small ones, `record` what is reported.
+`shapes` holds the shapes to run and `kernels` the launches and their operands. `item_sampling` and
+`replay` model a launch of any size from small ones. `record` holds what is reported.
 """

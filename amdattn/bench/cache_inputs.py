@@ -1,4 +1,4 @@
-"""Operands of attention over caches from the inputs of benchmarks, as the cache has its rows."""
+"""Operands of attention over caches, made from the inputs of benchmarks in the cache's layout."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def _over_caches(problem: Any) -> DecodeProblem | None:
-    """The problem whose keys are in a cache, of chunks that are equally long; None: it has none."""
+    """The problem whose keys are in a cache; None if there is none or its chunks are ragged."""
     own = problem.own if isinstance(problem, CascadeProblem) else problem
     if isinstance(own, PrefillProblem) and own.is_ragged:
         return None
@@ -31,16 +31,28 @@ def _over_caches(problem: Any) -> DecodeProblem | None:
 
 
 def operands(plan: RunnablePlan[Any], inputs: Inputs) -> dict[str, DeviceArray]:
-    """Queries, keys and values of a plan on the device, by name; {} if there are none to be made.
+    """Make the queries, keys and values of a plan on the device.
 
-    So of operations without a cache, and of chunks of several lengths.
-    Keys of a sequence go on through a shared prefix, the cache, and what is appended to it. Indices
-    are those that `amdattn.tuning.random_operands` has.
+    The keys of a sequence continue through a shared prefix, the cache and the rows that are
+    appended to it. Indices are those of `amdattn.tuning.random_operands`.
+
+    Parameters
+    ----------
+    plan : RunnablePlan
+        A plan of attention over a cache.
+    inputs : Inputs
+        Contents of q, k and v.
+
+    Returns
+    -------
+    dict of str to DeviceArray
+        By operand, with the shapes and dtypes of the plan's specs. Empty for operations without a
+        cache and for chunks of several lengths.
 
     Raises
     ------
     ValueError
-        There are no such inputs of the plan's problem.
+        `inputs` cannot fill a problem of this size.
     """
     own = _over_caches(plan.problem)
     if own is None:
@@ -75,7 +87,7 @@ def _keys(
     prefix: int,
     inputs: Inputs,
 ) -> dict[str, NDArray[Any]]:
-    """Of "k" or "v": the cache, and what of a prefix and of new keys is beside it."""
+    """Rows of "k" or "v": the cache, and the prefix and the new rows that are outside of it."""
     cache, layout = f"{name}_cache", LAYOUTS[own.kv_layout][f"{name}_cache"]
     of_cache = specs[cache].dtype.numpy()
     rows = np.zeros((own.num_pages, own.page_keys, *sizes.shape(name)[2:]), of_cache)
@@ -96,5 +108,5 @@ def _keys(
         new.append(every[end : end + own.seqlen_new].astype(specs["q"].dtype.numpy()))
     if own.seqlen_new:
         made[name] = np.stack(new)
-    # Kept contiguous: it is copied as it lies.
+    # Contiguous, because it is copied as it is in memory.
     return made | {cache: np.ascontiguousarray(layout.of_rows(rows, own.chunk))}

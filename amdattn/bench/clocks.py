@@ -1,4 +1,4 @@
-"""Clocks and rates by which modelled cycles become times, from the tables of `amdattn.arch`."""
+"""Clocks and rates that convert modelled cycles to times, from the tables of `amdattn.arch`."""
 
 from __future__ import annotations
 
@@ -10,34 +10,37 @@ from amdattn.arch.props import KNOWN_DEVICES, DeviceProps
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """Facts of one device by which cycles become time, and limits that a roofline shows."""
+    """Facts of one device that convert cycles to time, and the limits that a roofline shows.
 
-    name: str  # of the product, and of the partition if it is one
+    Units are in the names; `Architecture` and `Chip` of `amdattn.arch` describe the fields.
+    """
+
+    name: str  # of the product, with the partition mode if it is a partition
     peak_ghz: float
     sustained_ghz: float
     num_cus: int
     num_xcds: int
-    launch_us: float  # between kernels of one stream
+    launch_us: float  # between consecutive kernels of one stream
     dispatch_wave_clk: int
     first_fetch_clk: int
     hbm_bytes_per_ns: float
-    matrix_flops_per_clk: int  # bfloat16, of one CU
-    l2_bytes: int  # of one XCD
+    matrix_flops_per_clk: int  # bfloat16, per CU
+    l2_bytes: int  # per XCD
     mall_bytes: int
 
     @property
     def cus_per_xcd(self) -> int:
-        """CUs that the model simulates."""
+        """CUs of one XCD, which are those that the model simulates."""
         return self.num_cus // self.num_xcds
 
 
 def clocks(device: DeviceProps | str) -> Clocks:
-    """Of a device, or of the product that an architecture's name stands for.
+    """Clocks of a device, or of the product that the name of an architecture stands for.
 
     Raises
     ------
     ValueError
-        There is no such architecture.
+        `device` is the name of no supported architecture.
     """
     props = device if isinstance(device, DeviceProps) else _default_of(device)
     arch = props.architecture

@@ -1,4 +1,4 @@
-"""A kernel of a code object file with described arguments, as a benchmark runs it."""
+"""Runs a kernel of a code object file, whose arguments are described, as a benchmark."""
 
 from __future__ import annotations
 
@@ -33,11 +33,23 @@ def run_code_object(
 
     Parameters
     ----------
+    subject : CodeObject
+        The kernel, its grid and its arguments.
+    functions : Functions
+        Code objects that are loaded already.
+    operation : str
+        The operation that the record names.
     flops : int
-        Useful operations of the launch; 0: no TFLOP/s.
+        Useful operations of the launch; 0: unknown, and no TFLOP/s are stated.
     simulated_workgroups : int
-        Of one XCD, the first so many, and the cycles are theirs; 0: all. Nothing is extrapolated,
-        because nothing is known of what the workgroups do.
+        Simulate only this many workgroups, the first ones of one XCD; 0: all. The cycles are those
+        of these workgroups. Nothing is extrapolated, because it is unknown what workgroups do.
+    clock_mhz : int
+        Assumed sustained clock; 0: the architecture's.
+    trace_events : int
+        Events of CU 0 to keep.
+    advance : callable, optional
+        Called with a title, how much is done and how much there is.
     """
     is_modelled = is_virtual()
     blank = Record(
@@ -83,6 +95,6 @@ def run_code_object(
     record = modelled_record(blank, modelled)
     if record.short:
         record = settled(record, lambda mhz: simulated(launch, model(mhz)).activity)
-    if sampled:  # cycles of a part: no rate of the whole can be stated
+    if sampled:  # these are cycles of a part, from which no rate of the whole follows
         record = dataclasses.replace(record, flops=0)
     return Outcome(record, modelled)

@@ -1,4 +1,4 @@
-"""Compares two files that `amdattn bench --json` wrote, row by row."""
+"""Compares two files of `amdattn bench --json` row by row."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from amdattn.bench.record import Record, estimate_leads
 
 @dataclass(frozen=True)
 class Pair:
-    """The same kernel source, rounding and shape in both files."""
+    """Records of the same kernel, rounding, shape and inputs in both files."""
 
     before: Record
     after: Record
 
     @property
     def ratio(self) -> float | None:
-        """Time after / time before: below 1 is faster."""
+        """Time after divided by time before; below 1 is faster. None if a time is missing."""
         before, after = self.microseconds
         return after / before if before and after else None
 
     @property
     def microseconds(self) -> tuple[float | None, float | None]:
-        """Before and after, at the clock by which both are to be compared."""
+        """Times before and after, at the clock at which both can be compared."""
         estimated = estimate_leads([self.before, self.after])
         return self.before.us(estimated), self.after.us(estimated)
 
     @property
     def cycle_ratio(self) -> float | None:
-        """Of the modelled cycles."""
+        """Modelled cycles after divided by those before; None if some are missing."""
         before, after = self.before.cycles, self.after.cycles
         return after / before if before and after else None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is in both files, and what is in only one."""
+    """The records that both files have, and those that only one file has."""
 
     pairs: tuple[Pair, ...]
     only_before: tuple[Record, ...]
@@ -46,7 +46,7 @@ class Comparison:
 
     @property
     def geometric_mean(self) -> float | None:
-        """Of the ratios."""
+        """Geometric mean of the ratios of time; None if there are none."""
         ratios = [pair.ratio for pair in self.pairs if pair.ratio is not None]
         return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
 
@@ -58,13 +58,16 @@ def compare(
 
     Parameters
     ----------
+    before, after : sequence of Record
+        Records of the two files.
     allow_mixed : bool
-        Compare modelled with measured times, which are different things.
+        Compare modelled with measured times, although they are different quantities.
 
     Raises
     ------
     ValueError
-        Nothing is in both; or a pair mixes modelled and measured, or modelled times at two clocks.
+        The runs have no record in common, or a pair mixes modelled and measured times, or times
+        modelled at two clocks.
     """
     known = {_key(record): record for record in before}
     pairs = [Pair(known[_key(record)], record) for record in after if _key(record) in known]
@@ -76,12 +79,12 @@ def compare(
         if a.origin != b.origin and not allow_mixed:
             raise ValueError(
                 f"{what} is {a.origin} in one file and {b.origin} in the other; --mixed compares "
-                "them all the same"
+                "them anyway"
             )
         if a.clocks.get("sustained_ghz") != b.clocks.get("sustained_ghz") and a.origin == b.origin:
             raise ValueError(
                 f"{what} was modelled at {a.clocks.get('sustained_ghz')} and at "
-                f"{b.clocks.get('sustained_ghz')} GHz; run both at one clock"
+                f"{b.clocks.get('sustained_ghz')} GHz; run both at the same clock"
             )
     matched = {_key(pair.after) for pair in pairs}
     return Comparison(
@@ -92,6 +95,6 @@ def compare(
 
 
 def _key(record: Record) -> tuple[str, str, str, str, str, str]:
-    of_inputs = record.inputs or NORMAL.name  # of which files without the field are
+    of_inputs = record.inputs or NORMAL.name  # files without the field are of normal inputs
     what = record.operation, record.shape, record.peer, record.round_mode
     return *what, of_inputs, record.other_reading

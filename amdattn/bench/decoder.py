@@ -1,8 +1,8 @@
-"""Passes of decoders of known sizes: what each part takes, and the floor.
+"""Times of passes through decoders of known sizes: each part, and the floor.
 
-One layer is run, behind the embedding and before
-the head, on operands of its own, whose weights no cache holds; a launch finds in caches what those
-before it left there. Queries, keys and values are N(0, 1).
+One layer runs between the embedding and the head, on its own operands. No cache holds its weights
+at the start; each launch finds in the caches what earlier launches left there. Queries, keys and
+values are N(0, 1).
 """
 
 from __future__ import annotations
@@ -27,22 +27,33 @@ from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.testing import do_bench
 from amdattn.tuning import runner
 
-_OF_SQUARES = "4x4x4_16b"  # matrix instruction of norms, too few for an energy to matter
-LEAST_LAUNCHES = 6  # of a layer, which the floor has
-# A product of more operations is extrapolated from shorter ones, which take minutes.
+_OF_SQUARES = "4x4x4_16b"  # matrix instruction of norms: too few to matter for the energy
+LEAST_LAUNCHES = 6  # per layer, as the floor counts them
+# A product with more operations is extrapolated from shorter ones, which take minutes.
 _MOST_FLOP, _LENGTHS = 3e11, (1024, 2048)
 
 
 @dataclass(frozen=True)
 class PartTime:
-    """What a part takes.
+    """The time of one part of a pass.
 
     Attributes
     ----------
+    name : str
+    times : int
+        How often the pass runs the part.
+    launches : int
+        Launches of one run of the part.
+    kernels : tuple of str
+        One per launch.
     us : float
-        Of one time, without launches: modelled at `Pass.clock_ghz`, or measured.
+        One run of the part, without launch overhead: modelled at `Pass.clock_ghz`, or measured.
     cycles : float
-        Modelled; 0 if measured.
+        Modelled cycles of one run; 0 if measured.
+    flops : int
+        Operations of matrix products and attention in one run.
+    activity : Activity or None
+        What an estimate of the energy needs; None if measured.
     """
 
     name: str
@@ -57,14 +68,27 @@ class PartTime:
 
 @dataclass(frozen=True)
 class Pass:
-    """A step, or a prompt, of a model.
+    """One pass through a model: a decoding step, or a prompt.
 
     Attributes
     ----------
+    model : str
+        One of `MODELS`.
+    batch, tokens : int
+        Sequences, and new tokens per sequence.
+    context : int
+        Keys per sequence after the pass.
+    parts : tuple of PartTime
+        In the order of the pass.
+    launch_us : float
+        Launch overhead per launch.
     floor_us : float
-        What weights, keys and values take at the rate of HBM, and six launches of a layer.
+        Time to read weights, keys and values at the rate of HBM, plus six launches per layer.
     clock_ghz : float
-        Of modelled times.
+        The clock of modelled times.
+    origin : {"modelled", "measured"}
+    matrix_flops_per_clk : int
+        bfloat16 operations per clk of the device.
     """
 
     model: str
@@ -80,35 +104,35 @@ class Pass:
 
     @property
     def launches(self) -> int:
-        """Of the pass."""
+        """Launches of the pass."""
         return sum(part.times * part.launches for part in self.parts)
 
     @property
     def launches_of_layer(self) -> int:
-        """Of the parts that every layer has."""
+        """Launches per layer, of the parts that every layer has."""
         layers = MODELS[self.model].layers
         return sum(part.launches * part.times for part in self.parts if part.times > 1) // layers
 
     @property
     def us(self) -> float:
-        """Of the pass, launches counted."""
+        """Time of the pass, launch overhead included."""
         return sum(part.times * part.us for part in self.parts) + self.launches * self.launch_us
 
     @property
     def of_floor(self) -> float:
-        """How many times the floor it takes."""
+        """Time of the pass divided by the floor."""
         return self.us / self.floor_us
 
     @property
     def of_the_limit(self) -> float:
-        """Of the matrix units' rate, in cycles of the kernels; 0 if measured."""
+        """Share of the matrix units' rate during the cycles of the kernels; 0 if measured."""
         cycles = sum(part.times * part.cycles for part in self.parts)
         flops = sum(part.times * part.flops for part in self.parts)
         return flops / cycles / self.matrix_flops_per_clk if cycles else 0.0
 
     @property
     def energy(self) -> Mapping[str, Any]:
-        """The estimate of joules, and of time at the clock that the power allows; {}: none."""
+        """Estimated joules, and time at the clock that the power cap allows; {} if measured."""
         known = [p.activity.scaled(p.times) for p in self.parts if p.activity is not None]
         if not known:
             return {}
@@ -118,9 +142,11 @@ class Pass:
 
 
 def floor_us(model: Model, batch: int, context: int) -> float:
-    """Weights, one row of the embedding for each sequence, and caches, from HBM; and launches.
+    """A lower bound for the time of a step, in microseconds: reads of HBM, and launches.
 
-    Launches are six of a layer, the embedding, the last norm, the head and the choice of a token.
+    HBM delivers the weights, one row of the embedding per sequence, and the caches. There are six
+    launches per layer, and one each for the embedding, the last norm, the head and the choice of a
+    token.
     """
     arch, size = clocks(runtime.device_props()), as_dtype(DTYPE).itemsize
     weights = sum(n * k for n, k in model.products.values())
@@ -139,25 +165,26 @@ def timed(
     clock_mhz: int = 0,
     advance: Callable[[str], object] = lambda part: None,
 ) -> Pass:
-    """What a pass takes: modelled on the virtual device, measured on a GPU.
+    """Time a pass: modelled on the virtual device, measured on a GPU.
 
     Parameters
     ----------
     name : str
-        Of `MODELS`.
+        One of `MODELS`.
     batch, tokens : int
-        Sequences, and new tokens of each.
+        Sequences, and new tokens per sequence; at least 1.
     context : int
-        Keys of each sequence behind the pass.
+        Keys per sequence after the pass.
     clock_mhz : int
-        Of modelled times; 0: the peak clock of a step, the sustained one of a prompt.
+        Clock of modelled times; 0: the peak clock for a step, the sustained clock for a prompt.
     advance : callable
-        Told of each part before it is timed.
+        Called with the name of each part before it is timed.
 
     Raises
     ------
     ValueError
-        There is no such model, or more new tokens than keys.
+        `name` is no known model, `batch` or `tokens` is less than 1, or there are more new tokens
+        than keys.
     """
     if name not in MODELS:
         raise ValueError(f"shape={name!r} must be one of {', '.join(MODELS)}")
@@ -165,7 +192,7 @@ def timed(
         if count < 1:
             raise ValueError(f"{what}={count} must be at least 1")
     if context < tokens:
-        raise ValueError(f"context={context} must be at least the {tokens} new tokens")
+        raise ValueError(f"context={context} must be at least tokens={tokens}, the new tokens")
     model, props = MODELS[name], runtime.device_props()
     arch = clocks(props)
     ghz = clock_mhz / 1000 or (arch.peak_ghz if tokens == 1 else arch.sustained_ghz)
@@ -186,7 +213,7 @@ def timed(
 
 
 def _measured(parts: Iterator[Part], advance: Callable[[str], object]) -> Iterator[PartTime]:
-    """Each alone, caches flushed before."""
+    """Time each part alone, with caches flushed before."""
     for part in parts:
         advance(part.name)
         us = 1000 * float(do_bench(part.run, return_mode="median"))
@@ -196,7 +223,10 @@ def _measured(parts: Iterator[Part], advance: Callable[[str], object]) -> Iterat
 def _modelled(
     parts: Iterator[Part], advance: Callable[[str], object], clock_mhz: int
 ) -> Iterator[PartTime]:
-    """Each with the caches as those before it left them; long products alone, by shorter ones."""
+    """Model each part with the caches that earlier parts left.
+
+    Long products are left out of this sequence and extrapolated from shorter ones.
+    """
     found: list[Part] = []
     long: dict[int, Activity] = {}
     with virtual.profile(clock_mhz=clock_mhz) as profile:
@@ -220,7 +250,7 @@ def _modelled(
 
 
 def _extrapolated(part: Part, clock_mhz: int) -> Activity:
-    """The line through the same product of two lengths of k, by the kernel of the plan."""
+    """Extrapolate a product linearly from two lengths of k, with the kernel of its plan."""
     (launch,) = part.plan.launches
     at = []
     for length in _LENGTHS:

@@ -1,7 +1,7 @@
 """Decoders of known sizes, and the launches of a pass through one.
 
-A pass is as `examples/llama` has it: products with their bias, activation and sum in one launch,
-and attention that appends to pages of a cache.
+A pass has the launches of `examples/llama`: each product includes its bias, activation and sum, and
+attention appends to the pages of a cache.
 """
 
 from __future__ import annotations
@@ -26,13 +26,23 @@ from amdattn.tuning import runner
 
 DTYPE = "bfloat16"
 PAGE = 64  # keys
-FEW = 16  # queries of a sequence for which one kernel appends and attends
+FEW = 16  # up to this many queries per sequence, one kernel appends and attends
 _EPS = 1e-5
 
 
 @dataclass(frozen=True)
 class Model:
-    """Sizes of a decoder."""
+    """Sizes of a decoder.
+
+    Attributes
+    ----------
+    layers, hidden, heads, heads_kv : int
+    inner : int
+        Columns of the gate, and of the up projection.
+    vocabulary, head_dim : int
+    qk_norm : bool
+        Whether the heads of q and k are normalised.
+    """
 
     layers: int
     hidden: int
@@ -45,12 +55,12 @@ class Model:
 
     @property
     def qkv(self) -> int:
-        """Columns of the first product."""
+        """Columns of the first product, which computes q, k and v."""
         return (self.heads + 2 * self.heads_kv) * self.head_dim
 
     @property
     def products(self) -> dict[str, tuple[int, int]]:
-        """Rows and columns of a layer's weights, gate and up in one."""
+        """(rows, columns) of the weights of a layer; gate and up are one matrix."""
         return {
             "qkv": (self.qkv, self.hidden),
             "o": (self.hidden, self.heads * self.head_dim),
@@ -68,14 +78,18 @@ MODELS = {
 
 @dataclass(frozen=True)
 class Part:
-    """Launches of a pass that do one thing.
+    """One operation of a pass, and its launches.
 
     Attributes
     ----------
+    name : str
     times : int
-        How often a pass has them.
+        How often a pass runs it.
+    plan : RunnablePlan
+    run : callable
+        Enqueues the launches once.
     flops : int
-        Of one time, of matrix products and attention.
+        Operations of matrix products and attention in one run.
     """
 
     name: str
@@ -86,14 +100,17 @@ class Part:
 
     @property
     def launches(self) -> int:
-        """Of one time."""
+        """Launches of one run."""
         return len(self.plan.launches)
 
 
 def parts(model: Model, batch: int, tokens: int, context: int) -> Iterator[Part]:
-    """In the order of a pass; arrays of one are given back before the next one is made."""
+    """Yield the parts in the order of a pass.
+
+    The arrays of a part are freed before those of the next part are allocated.
+    """
     props, rows, once = runtime.device_props(), batch * tokens, model.layers
-    x = empty((rows, model.hidden), DTYPE)  # what goes through the layers
+    x = empty((rows, model.hidden), DTYPE)  # the activations that pass through the layers
     normed = empty((rows, model.hidden), DTYPE)
     attended = empty((rows, model.heads * model.head_dim), DTYPE)
     inner = empty((rows, model.inner), DTYPE)
@@ -119,7 +136,7 @@ def parts(model: Model, batch: int, tokens: int, context: int) -> Iterator[Part]
     plan = plan_embedding(rows, model.hidden, model.vocabulary, dtype=DTYPE, device=props)
     table = empty((model.vocabulary, model.hidden), DTYPE)
     yield part("embedding", 1, plan, table=table, out=x)
-    # Of few rows products normalise them; of many that is slower than a launch before.
+    # With few rows the products normalise their input; with many a separate launch is faster.
     norms_rows = tokens <= FEW
     before, options = (x, {"rms_eps": _EPS}) if norms_rows else (normed, {})
     if not norms_rows:
@@ -148,7 +165,7 @@ def parts(model: Model, batch: int, tokens: int, context: int) -> Iterator[Part]
 
 
 def _turn(model: Model, batch: int, tokens: int, context: int) -> Part:
-    """Of models that normalise heads of q and k: with what turns them, in place."""
+    """Normalise the heads of q and k and apply rotary embeddings to them, in place."""
     plan = plan_rotary(
         *(batch, tokens, model.heads, model.head_dim),
         heads_k=model.heads_kv,
@@ -166,7 +183,10 @@ def _turn(model: Model, batch: int, tokens: int, context: int) -> Part:
 
 
 def _attention(model: Model, batch: int, tokens: int, context: int, attended: DeviceArray) -> Part:
-    """Appends, turns what is not and attends; every sequence has `context` keys then."""
+    """Append and attend, after which every sequence has `context` keys.
+
+    The launch also applies rotary embeddings, unless `_turn` does.
+    """
     pages = -(-context // PAGE)
     turned: dict[str, Any] = {"rotary_dim": model.head_dim, "rotary_positions": pages * PAGE}
     turned |= {"rotary_interleaved": False, "rotary_dtype": "float32"}

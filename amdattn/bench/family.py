@@ -1,9 +1,9 @@
-"""Models operations of the attention family, whose workgroups have a CU each to themselves.
+"""Models operations of the attention family, each of whose workgroups has a CU to itself.
 
-How long a workgroup takes is so much, so much per KV block, more per block that a mask cuts, more
-if its result is a part to be merged, and something less once caches are warm. These figures follow
-from launches of the same kernel over fewer rows of K and V; one more launch says how well. Then the
-dispatch of the whole launch is replayed. A launch that merges is simulated as it is.
+The time of a workgroup is a constant, plus a cost per KV block, more per block that a mask cuts,
+more if its result is a part to be merged, and less once caches are warm. These figures are fitted
+to launches of the same kernel over fewer rows of K and V; one more launch checks the fit. Then the
+dispatch of the whole launch is replayed. A launch that merges is simulated in full.
 """
 
 from __future__ import annotations
@@ -22,22 +22,24 @@ from amdattn.bench.shapes import Shape
 from amdattn.bench.shipped_launches import ShippedLaunches
 from amdattn.ops.attention.work import GRID_XCDS, WorkMap
 
-# Rows of K and V to simulate without a mask, besides a remainder: two rounds of workgroups, one
-# round, and one that checks what the others predict.
+# Rows of K and V to simulate without a mask, plus a remainder: two rounds of workgroups, one round,
+# and one round that checks the prediction from the others.
 _LENGTHS = (256, 512, 768)
-# Rows of an XCD that are simulated rather than sampled: half a minute; and of a plan that no sample
-# stands for, since the last part of a tile does more than the others: three minutes.
+# Up to this many rows per XCD the launch is simulated in full, which takes half a minute; up to the
+# second number, three minutes, for a plan that cannot be sampled because the last part of a tile
+# does more than the others.
 _AFFORDABLE, _AFFORDABLE_MERGING = 200_000, 1_200_000
-# Tiles of each head to simulate under a mask, at most; the second is the check.
+# The most tiles of each head to simulate under a mask; the second number is that of the check.
 _MASKED_TILES = (8, 12)
 
 
 class FamilySampler(ItemSampler[ShippedLaunches]):
-    """Models all launches of the family's operation at one shape.
+    """Models all launches of an attention operation at one shape.
 
-    A full simulation runs one launch after the other with the L2 and the last level cache that the
-    one before left. "auto" does that if it takes half a minute at most, or three where parts are
-    merged in the launch that computes them, which no sample stands for.
+    A full simulation runs one launch after the other; each finds the L2 and the last level cache as
+    the previous one left them. "auto" simulates in full if that takes at most half a minute, or at
+    most three minutes if parts are merged in the launch that computes them, because such a launch
+    cannot be sampled.
     """
 
     @property
@@ -45,12 +47,12 @@ class FamilySampler(ItemSampler[ShippedLaunches]):
         return self._kernel.work(self._shape)
 
     def model(self) -> list[Modelled]:
-        """Every launch.
+        """Model every launch.
 
         Raises
         ------
         NotLinear
-            This operation cannot be sampled, and `method` demands it.
+            This operation cannot be sampled, and `method` is "sampled".
         """
         items = self._kernel.items(self._shape)
         rows = self._rows_of_xcds(items)
@@ -59,8 +61,8 @@ class FamilySampler(ItemSampler[ShippedLaunches]):
         if self._method == "full" or (self._method == "auto" and max(rows) <= affordable):
             return self._full(int(np.argmax(rows)))
         if merges:
-            # The plan that stands for it has a launch that merges; planning, which did not take it,
-            # estimates more for it.
+            # Another plan stands for this one: it merges in a launch of its own. Planning did not
+            # choose it, because it estimates a longer time for it.
             self._kernel = planned.merging_apart()
             items = self._kernel.items(self._shape)
         if why := self._why_not():
@@ -112,7 +114,7 @@ class FamilySampler(ItemSampler[ShippedLaunches]):
         parts[0] = with_shared_cache(parts[0], self._shape, walk, self._arch)
         return parts
 
-    # -- a sample of it --------------------------------------------------------------------------
+    # -- samples ---------------------------------------------------------------------------------
 
     def _sampled(self, items: Items) -> list[Modelled]:
         figures = items.figures
@@ -166,14 +168,14 @@ class FamilySampler(ItemSampler[ShippedLaunches]):
         return int(kernel.walk(shape).kv_rows[:: self._arch.num_xcds][:limit].sum())
 
     def _of_length(self, shape: Shape, length: int) -> Shape:
-        """With so many rows of K and V in whole blocks, and the same remainder."""
+        """The shape with at least `length` rows of K and V in whole blocks; same remainder."""
         kv_tile = self._work.kv_tile
         return shape.with_lengths(
             shape.seqlen_q, -(-length // kv_tile) * kv_tile + shape.seqlen_kv % kv_tile
         )
 
     def _masked_tiles(self) -> list[int]:
-        """Tiles of a head that fill an XCD, within limits."""
+        """Numbers of tiles per head that fill an XCD, within limits: fewer, and more."""
         heads = min(self._shape.batch * self._shape.heads_q, 8 * GRID_XCDS)
         enough = -(-self._arch.num_cus // heads)
         fewer_rows = self._shape.seqlen_kv // self._work.q_tile - 1
@@ -181,7 +183,7 @@ class FamilySampler(ItemSampler[ShippedLaunches]):
         return [min(_MASKED_TILES[0], most - 1), most]
 
     def _of_tiles(self, tiles: int) -> Shape:
-        """With so many whole tiles of Q, and a last tile and a mask that are as they were."""
+        """The shape with `tiles` whole tiles of Q; the last tile and the mask stay the same."""
         shape, granule = self._shape, self._work.q_tile
         seqlen_kv = tiles * granule + shape.seqlen_kv % granule
         fewer = max(0, shape.seqlen_q - seqlen_kv)

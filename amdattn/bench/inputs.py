@@ -1,7 +1,8 @@
-"""What q, k and v hold in benchmarks of attention: classes of scores, and arrays of a file.
+"""Contents of q, k and v in benchmarks of attention: classes of scores, and arrays of a file.
 
-The time of a kernel may depend on it. Scores are q . k / sqrt(head_dim), in nats. Contents are by
-place, so that a part of a problem holds what the whole one does there.
+The time of a kernel may depend on them. Scores are q . k / sqrt(head_dim), in nats. Contents depend
+on the place in the operand only, so a part of a problem holds the same numbers as the whole problem
+does there.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from amdattn.user_files import read_arrays
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-_NUMBERS = 2**21 + 2**7 * 3  # random ones, repeated; no power of two
-_TYPES = ("float16", "float32", "float64")  # of files; NumPy's have no bfloat16
+_NUMBERS = 2**21 + 2**7 * 3  # random numbers, which repeat; not a power of two
+_TYPES = ("float16", "float32", "float64")  # in files; NumPy has no bfloat16
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Of a problem; head h of q reads head h // (heads_q // heads_kv) of k and v."""
+    """Sizes of a problem; head h of q reads head h // (heads_q // heads_kv) of k and v."""
 
     batch: int
     seqlen_q: int
@@ -37,7 +38,7 @@ class Sizes:
     head_dim_v: int
 
     def shape(self, operand: str) -> tuple[int, int, int, int]:
-        """(batch, seqlen, heads, columns) of "q", "k" or "v"."""
+        """Shape of "q", "k" or "v": (batch, seqlen, heads, columns)."""
         if operand == "q":
             return self.batch, self.seqlen_q, self.heads_q, self.head_dim
         columns = self.head_dim if operand == "k" else self.head_dim_v
@@ -46,7 +47,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where rows lie in an operand: of which batch entry, and the first row and head."""
+    """The place of rows in an operand: the batch entry, the first row and the first head."""
 
     operand: str
     batch: int
@@ -59,11 +60,11 @@ class Inputs(Protocol):
 
     @property
     def name(self) -> str:
-        """As commands and records name them."""
+        """The name in commands and records."""
         ...
 
     def check(self, sizes: Sizes) -> None:
-        """Raise ValueError if there are none for a problem of these sizes."""
+        """Raise ValueError if they cannot fill a problem of these sizes."""
         ...
 
     def rows(self, sizes: Sizes, place: Place, normal: NDArray[Any]) -> NDArray[np.float32]:
@@ -72,9 +73,15 @@ class Inputs(Protocol):
         Parameters
         ----------
         sizes : Sizes
-            Of the whole problem, which `check` took.
+            Sizes of the whole problem, which `check` accepted.
+        place : Place
+            The place of the rows.
         normal : (rows, heads, columns) float32
-            N(0, 1), to be made into them.
+            N(0, 1) numbers of this place, from which the contents are made.
+
+        Returns
+        -------
+        (rows, heads, columns) float32
         """
         ...
 
@@ -86,13 +93,14 @@ class Head:
     Attributes
     ----------
     sd : float
-        Standard deviation of the scores where all keys are equally long.
+        Standard deviation of the scores if all keys have the same norm.
     log_norms : float
         Standard deviation of the logarithm of the norms of K's rows.
     rising : float
         Nats by which scores rise over the keys, from the first to the last.
     above, at : float
-        Nats by which the scores of one key are higher, and its place from 0, the first, to 1.
+        Nats by which the scores of one key are higher, and its place, from 0 for the first key to 1
+        for the last.
     """
 
     sd: float = 1.0
@@ -103,11 +111,11 @@ class Head:
 
     @property
     def has_offsets(self) -> bool:
-        """Whether scores depend on the place of a key: the first column is for that alone."""
+        """Whether scores depend on the place of a key; if so, the first column encodes it."""
         return self.rising != 0 or self.above != 0
 
     def offsets(self, keys: int) -> NDArray[np.float64]:
-        """Nats that are added to all scores of a key, by key."""
+        """Nats that are added to all scores of each key: (keys,) float64."""
         nats = np.linspace(0, self.rising, keys)
         nats[int(self.at * (keys - 1))] += self.above
         return nats
@@ -115,16 +123,17 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class ScoreClass:
-    """Random numbers whose scores have a distribution; `heads` recur if there are more.
+    """Random numbers whose scores have a given distribution.
 
-    Of q and its `sd` the number of q's head counts, of all else that of k's.
+    `heads` repeat if a problem has more heads. `sd` is that of the head of q; everything else is
+    that of the head of k.
     """
 
     name: str
     heads: tuple[Head, ...]
 
     def check(self, sizes: Sizes) -> None:
-        """There are of all sizes."""
+        """Accept every size."""
 
     def rows(self, sizes: Sizes, place: Place, normal: NDArray[Any]) -> NDArray[np.float32]:
         """See `Inputs.rows`."""
@@ -156,12 +165,16 @@ class ScoreClass:
 
 @dataclass(frozen=True)
 class FileInputs:
-    """Arrays of a file; `is_tiled`: for other sizes they are repeated, or cut, along every axis.
+    """Arrays of a file.
 
     Attributes
     ----------
+    name : str
+        The path of the file.
     arrays : dict of str to array
         q, k and v, each (batch, seqlen, heads, columns).
+    is_tiled : bool
+        For problems of other sizes, repeat or cut the arrays along batch, rows and heads.
     """
 
     name: str
@@ -169,19 +182,19 @@ class FileInputs:
     is_tiled: bool = False
 
     def check(self, sizes: Sizes) -> None:
-        """Raise ValueError if the arrays have other shapes, or, tiled, other columns."""
+        """Raise ValueError if the arrays have other shapes or, if tiled, other columns."""
         for operand, array in self.arrays.items():
             wanted, has = sizes.shape(operand), array.shape
             if wanted == has:
                 continue
-            what = f"--inputs={self.name}: {operand} has the shape {has}, the problem {wanted}"
+            what = f"--inputs={self.name}: {operand} has the shape {has}, the problem has {wanted}"
             if not self.is_tiled:
                 raise ValueError(f"{what}; --tile-inputs repeats or cuts batch, rows and heads")
             if wanted[-1] != has[-1]:
                 raise ValueError(f"{what}; columns are not repeated")
 
     def rows(self, sizes: Sizes, place: Place, normal: NDArray[Any]) -> NDArray[np.float32]:
-        """See `Inputs.rows`; heads of q stay with the head of k that they have in the file."""
+        """See `Inputs.rows`; each head of q keeps the head of k that it has in the file."""
         array = self.arrays[place.operand]
         batch, seqlen, heads, _ = array.shape
         count, numbers = len(normal), place.head + np.arange(normal.shape[1])
@@ -197,23 +210,28 @@ class FileInputs:
 
 
 def read_inputs(path: Path, *, is_tiled: bool = False) -> FileInputs:
-    """Arrays q, k and v of a .npz file.
+    """Read the arrays q, k and v of a .npz file.
+
+    Each is (batch, seqlen, heads, columns) of float16, float32 or float64.
 
     Raises
     ------
     ValueError
-        The file is none, lacks one of them, or they are no finite numbers of shapes (batch, seqlen,
-        heads, columns) that go together.
+        The file is no .npz file or lacks one of the arrays, or an array has another dtype, NaN or
+        infinity, or a shape that does not match the others.
     OSError
-        It does not exist or may not be read.
+        The file does not exist or cannot be read.
     """
     found = read_arrays(path)
     if missing := [name for name in "qkv" if name not in found]:
-        raise ValueError(f"{path}: has no array {missing[0]}, but {', '.join(found) or 'none'}")
+        have = ", ".join(found) or "none"
+        raise ValueError(f"{path}: has no array {missing[0]}; its arrays are {have}")
     arrays = {name: found[name] for name in "qkv"}
     for name, array in arrays.items():
         if array.dtype.name not in _TYPES:
-            raise ValueError(f"{path}: {name} is {array.dtype.name}, not {', '.join(_TYPES)}")
+            raise ValueError(
+                f"{path}: {name} is {array.dtype.name}, must be one of {', '.join(_TYPES)}"
+            )
         if array.ndim != 4 or array.size == 0:
             raise ValueError(
                 f"{path}: {name} has the shape {array.shape}, not (batch, seqlen, heads, columns)"
@@ -234,19 +252,26 @@ def read_inputs(path: Path, *, is_tiled: bool = False) -> FileInputs:
 
 
 def named(text: str, *, is_tiled: bool = False) -> Inputs:
-    """A class of CLASSES, or the arrays of FILE.npz.
+    """The inputs that a command names.
+
+    Parameters
+    ----------
+    text : str
+        A class of CLASSES, or FILE.npz.
+    is_tiled : bool
+        Repeat or cut the arrays of the file to the sizes of a problem.
 
     Raises
     ------
     ValueError
-        There is no such class; `read_inputs` refuses the file; `is_tiled` does not go with a class.
+        There is no such class, `read_inputs` refuses the file, or `is_tiled` is given with a class.
     OSError
-        The file does not exist or may not be read.
+        The file does not exist or cannot be read.
     """
     if text.endswith(".npz"):
         return read_inputs(Path(text), is_tiled=is_tiled)
     if is_tiled:
-        raise ValueError("--tile-inputs is of --inputs FILE.npz")
+        raise ValueError(f"--tile-inputs needs --inputs FILE.npz, not --inputs={text!r}")
     if text not in CLASSES:
         raise ValueError(f"--inputs={text!r} must be FILE.npz or one of {', '.join(CLASSES)}")
     return CLASSES[text]
@@ -254,14 +279,17 @@ def named(text: str, *, is_tiled: bool = False) -> Inputs:
 
 @functools.cache
 def _numbers(operand: str) -> NDArray[np.float32]:
-    # Of each its own: a row of q that is a row of k has scores that no softmax expects.
+    # Each operand has its own: if a row of q were a row of k, its score would be unusually high.
     rng = np.random.default_rng(0)
     made = {name: rng.standard_normal(_NUMBERS, np.float32) for name in "qkv"}
     return made[operand]
 
 
 def normal(operand: str, begin: int, count: int) -> NDArray[np.float32]:
-    """N(0, 1) from place `begin` of an operand on: the same again wherever it is read."""
+    """(count,) float32 N(0, 1) numbers from element `begin` of an operand on.
+
+    They depend on the element only, so a part of an operand has the same numbers as the whole.
+    """
     numbers = _numbers(operand)
     at = begin % _NUMBERS
     if at + count <= _NUMBERS:
@@ -270,7 +298,12 @@ def normal(operand: str, begin: int, count: int) -> NDArray[np.float32]:
 
 
 def entry(inputs: Inputs, sizes: Sizes, operand: str, batch: int) -> NDArray[np.float32]:
-    """A batch entry of "q", "k" or "v": (seqlen, heads, columns), of sizes that `check` took."""
+    """A batch entry of "q", "k" or "v", of sizes that `check` accepted.
+
+    Returns
+    -------
+    (seqlen, heads, columns) float32
+    """
     shape = sizes.shape(operand)[1:]
     some = normal(operand, batch * math.prod(shape), math.prod(shape))
     return inputs.rows(sizes, Place(operand, batch), some.reshape(shape))
@@ -281,10 +314,10 @@ def _alike(**names: Head) -> dict[str, ScoreClass]:
 
 
 NORMAL = ScoreClass("normal", (Head(),))
-# No kinder than 72 heads of all-MiniLM-L6-v2 over text by range and rise of scores and by time:
-# benchmarks/model_inputs.py prints both. The last stands for one of them, whose scores have a
-# standard deviation of 16, but no tails. The first is what a single head has. Seven, so that an
-# XCD, which has every eighth head, has different ones.
+# No easier for a kernel than 72 heads of all-MiniLM-L6-v2 over text, by range and rise of scores
+# and by time; benchmarks/model_inputs.py prints both. The last head stands for one of them, whose
+# scores have a standard deviation of 16, but no tails. A problem with a single head has the first.
+# There are seven, so that an XCD, which has every eighth head, has different ones.
 MODEL_LIKE = ScoreClass(
     "model-like",
     (

@@ -1,4 +1,4 @@
-"""How long the workgroups of the attention family take, from simulated launches."""
+"""Fits the time of workgroups of the attention family to simulated launches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from amdattn.device.profiling import LaunchProfile
 
-# Of Items, and whether the CU had a workgroup before.
+# The figures of Items, and whether the CU had a workgroup before.
 FIGURES = ("workgroup", "block", "cut_block", "part", "warm")
 _FITTING_STEPS = 30
 _LEAST_RESIDUE = 20.0  # clk
@@ -25,7 +25,16 @@ _LEAST_RESIDUE = 20.0  # clk
 class Sample:
     """One simulated launch; rows are its workgroups in the order of dispatch.
 
-    `figures` are of Items, and whether the CU had a workgroup before.
+    Attributes
+    ----------
+    figures : (workgroups, 5) float64
+        By FIGURES.
+    durations : (workgroups,) float64
+        Clk.
+    cu : (workgroups,) int64
+    profile : LaunchProfile
+    masked : bool
+        Whether the launch had a mask.
     """
 
     figures: NDArray[np.float64]
@@ -52,16 +61,16 @@ def _mean(values: NDArray[np.float64], which: NDArray[np.bool_]) -> float:
 
 @dataclass(frozen=True)
 class Cost:
-    """How long workgroups take.
+    """The cost of workgroups, in clk.
 
     Attributes
     ----------
     clk : (5,) float64
-        By figure.
+        Cost per unit of each figure of FIGURES.
     late : (CUs,) float64
-        What the first workgroup of a CU takes longer if it is a whole tile.
+        Additional time of the first workgroup of a CU if it is a whole tile.
     late_parts : (parts,) float64
-        What the first parts of an XCD take longer. Those that fetch for others have to wait.
+        Additional time of the first parts of an XCD. Those that fetch data for others have to wait.
     """
 
     clk: NDArray[np.float64]
@@ -70,11 +79,12 @@ class Cost:
 
     @staticmethod
     def of(samples: Sequence[Sample]) -> Cost:
-        """What the samples without a mask cost, and by how much the masked ones exceed it.
+        """Fit the costs to the samples without a mask, then what masked samples cost beyond them.
 
-        What a block costs is the same for nearly all workgroups, so deviations are minimised, not
-        their squares: the few that wait for a first fetch, or whose scores outgrow the reference of
-        the softmax, do not count there, but as a mean per workgroup.
+        A block costs the same in nearly all workgroups, so the fit minimises absolute deviations
+        and not their squares. The few workgroups that wait for a first fetch, or whose scores
+        outgrow the reference of the softmax, thus do not change the cost of a block; they add to
+        the mean per workgroup.
         """
         plain = _joined([sample for sample in samples if not sample.masked])
         masked = _joined([sample for sample in samples if sample.masked])
@@ -104,19 +114,19 @@ class Cost:
             clk[2] += rest[first].sum() / figures[first, 2].sum()
             rest = durations - figures @ clk
             clk[3] += _mean(rest, ~first)
-            late_parts = np.zeros(0)  # theirs depend on the length
+            late_parts = np.zeros(0)  # under a mask it depends on the length of the parts
         late = [_mean(rest, first & (cus == cu)) for cu in range(cus.max() + 1)]
         return Cost(clk, np.array(late), late_parts)
 
     def durations(self, figures: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Clk of the workgroups of one XCD, by the figures of Items, as if caches were cold."""
+        """Clk of the workgroups of one XCD from the figures of Items, as if caches were cold."""
         found: NDArray[np.float64] = figures @ self.clk[:-1]
         parts = np.flatnonzero(figures[:, -1])[: len(self.late_parts)]
         found[parts] += self.late_parts[: len(parts)]
         return found
 
     def speed(self, figures: NDArray[np.float64]) -> Speed:
-        """For a replay of these workgroups, whose rows are their durations."""
+        """The speed for a replay of these workgroups, whose rows are their durations."""
         late = np.zeros(len(figures))
         whole = figures[: len(self.late), -1] == 0
         late[: len(whole)] = np.where(whole, self.late[: len(whole)], 0.0)

@@ -1,4 +1,4 @@
-"""Models launches whose workgroups have a CU each to themselves: time is a sum of figures."""
+"""Models launches each of whose workgroups has a CU to itself: time is a sum of costs."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _ORDER_TRIALS = 8
 
 
 class ItemSampler(SamplerBase[AnyKernel]):
-    """From simulated launches to what their workgroups cost, and from that to a whole launch."""
+    """Derives the cost of workgroups from simulated launches, and a whole launch from the cost."""
 
     def _simulate(
         self, launch: Launch, items: Items, ids: NDArray[np.int64], masked: bool, events: int
     ) -> Sample:
-        """The first workgroups of XCD 0, `ids`, whose operands are filled."""
+        """Simulate the first workgroups of XCD 0, `ids`, whose operands are filled."""
         self._num_waves = launch.num_waves
         self._tell(self._shape)
         (profile,) = self._profiles([launch], len(ids), 0, events)
@@ -57,14 +57,14 @@ class ItemSampler(SamplerBase[AnyKernel]):
     def _replay(
         self, figures: NDArray[np.float64], cost: Cost, factor: NDArray[np.float64] | float = 1.0
     ) -> Timeline:
-        """The workgroups of one XCD."""
+        """Replay the workgroups of one XCD."""
         durations = (cost.durations(figures) * factor).tolist()
         return replay(durations, cost.speed(figures), 1, self._num_waves, self._arch)
 
     def _replay_device(
         self, figures: NDArray[np.float64], cost: Cost, rng: np.random.Generator | None = None
     ) -> list[Timeline]:
-        """Every XCD, every duration varied by the tolerance if there is a `rng`."""
+        """Replay every XCD; with `rng`, vary every duration by the tolerance."""
         known: dict[bytes, Timeline] = {}
         timelines = []
         for xcd in range(min(self._arch.num_xcds, len(figures))):
@@ -80,7 +80,7 @@ class ItemSampler(SamplerBase[AnyKernel]):
         return timelines
 
     def _order_range(self, figures: NDArray[np.float64], cost: Cost, cycles: float) -> list[float]:
-        """Least and greatest change of the cycles if every duration varies by the tolerance."""
+        """Smallest and greatest change of the cycles if every duration varies by the tolerance."""
         if np.ptp(figures, axis=0).max() == 0:
             return [0.0, 0.0]
         rng = np.random.default_rng(0)
@@ -98,7 +98,7 @@ class ItemSampler(SamplerBase[AnyKernel]):
         timelines: Sequence[Timeline],
         sampled: dict[str, object],
     ) -> Modelled:
-        """Totals of the mean XCD, linear in the figures of the workgroups."""
+        """The whole launch, with totals of the mean XCD linear in the figures of the workgroups."""
         xcds = self._arch.num_xcds
         known = np.array([sample.figures[:, :-1].sum(axis=0) for sample in samples])
         wanted = items.figures.sum(axis=0) / xcds

@@ -1,4 +1,4 @@
-"""What the workgroups of the attention family do: the figures that decide how long they take."""
+"""The work of each workgroup of the attention family, as the figures that determine its time."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ class Items:
     Attributes
     ----------
     figures : (workgroups, 4) float64
-        1, KV blocks that every row of the tile sees whole, other KV blocks, and whether it is a
-        part, whose result is merged later.
+        1; the KV blocks that every row of the tile sees completely; other KV blocks; and whether
+        the workgroup computes a part, whose result is merged later.
     walk : Walk
+        What each workgroup reads.
     """
 
     figures: NDArray[np.float64]
@@ -31,7 +32,7 @@ class Items:
 
     @staticmethod
     def of(work: WorkMap) -> Items:
-        """Of a planned launch."""
+        """The workgroups of a planned launch."""
         items = [work.item(workgroup) for workgroup in range(work.num_workgroups)]
         blocks = np.array([item.kv_end - item.kv_begin for item in items], np.int64)
         whole = np.array([_whole_blocks(work, item) for item in items], np.int64)
@@ -53,7 +54,7 @@ class Items:
 
 
 def _whole_blocks(work: WorkMap, item: WorkItem) -> int:
-    """KV blocks of an item in which no mask and no end of the sequence hides anything."""
+    """The KV blocks of an item of which neither a mask nor the end of the sequence hides a key."""
     problem = work.problem
     left, right = problem.window
     first_row = item.q_begin + problem.diagonal

@@ -1,4 +1,4 @@
-"""What a benchmark runs: a kernel, the launch that it makes of a shape, and the operands."""
+"""What a benchmark runs: launches of loaded kernels, and device memory for their operands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 BYTES_PER_ELEMENT = 2
-_PART = 2**22  # elements that are made and copied at a time
+_PART = 2**22  # elements that are generated and copied at a time
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,16 @@ class Walk:
     Attributes
     ----------
     kv_rows : (workgroups,) int64
-        Rows of K and V that it goes over, in whole tiles: its work.
+        Its work: the rows of K and V that it processes, in whole tiles.
     batch : (workgroups,) int64
+        The batch entry.
     q_end : (workgroups,) int64
         One past the last row of Q that it may read.
     stream : (workgroups,) int64
-        Which K and V: number of the KV head, over the batch.
+        Which K and V it reads: batch * num_heads_kv + head_kv.
     kv_begin, kv_end : (workgroups,) int64
-        Rows of it. Of two walks one after the other, the second may lie behind the last row.
+        The rows of K and V that it reads. If a workgroup makes two walks, the second continues
+        beyond the last row.
     """
 
     kv_rows: NDArray[np.int64]
@@ -52,9 +54,21 @@ class Walk:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch: everything but the loaded function.
+    """One launch, without the loaded function.
 
-    `variables` are device variables of the code object to set before it, by name.
+    Attributes
+    ----------
+    image : bytes
+        The code object.
+    symbol : str
+        The kernel in it.
+    grid, workgroup : tuple of int
+        Workgroups of the grid, and lanes of a workgroup, along x, y and z.
+    kernarg : bytes
+        The packed arguments.
+    dynamic_lds_bytes : int
+    variables : tuple of (str, bytes)
+        Device variables of the code object to set before the launch, by name.
     """
 
     image: bytes
@@ -67,18 +81,18 @@ class Launch:
 
     @property
     def sha256(self) -> str:
-        """Of the code object."""
+        """Hex digest of the code object."""
         return hashlib.sha256(self.image).hexdigest()
 
     @property
     def num_workgroups(self) -> int:
-        """Of the whole grid."""
+        """Workgroups of the whole grid."""
         x, y, z = self.grid
         return x * y * z
 
     @property
     def num_waves(self) -> int:
-        """Of one workgroup."""
+        """Waves of one workgroup."""
         x, y, z = self.workgroup
         return -(-x * y * z // 64)
 
@@ -95,14 +109,14 @@ class Launch:
 
 
 class Functions:
-    """Code objects that were loaded, for the life of the process."""
+    """Loaded code objects; they stay loaded for the life of the process."""
 
     def __init__(self) -> None:
         self._modules: dict[bytes, Any] = {}
         self._loaded: dict[tuple[bytes, str], Any] = {}
 
     def of(self, image: bytes, symbol: str) -> Any:
-        """The loaded kernel; kernels of one code object share its device variables."""
+        """The loaded kernel; the kernels of a code object share its device variables."""
         if (image, symbol) in self._loaded:
             return self._loaded[image, symbol]
         device = runtime.get()
@@ -115,28 +129,36 @@ class Functions:
         return function
 
     def argument_offsets(self, image: bytes, symbol: str) -> tuple[int, ...]:
-        """Where the arguments of a kernel begin, if the device takes them one by one."""
+        """Offsets of a kernel's arguments if the device takes them one by one, else ()."""
         if runtime.get().launch_form is not LaunchForm.PARAMS:
             return ()
         return read_kernels(image, symbol)[symbol].offsets
 
     def set_variable(self, image: bytes, name: str, contents: bytes) -> None:
-        """Of a code object of which a kernel was loaded; ordered on the default stream."""
+        """Set a device variable, in the order of the default stream.
+
+        A kernel of the code object must have been loaded before.
+
+        Raises
+        ------
+        ValueError
+            `contents` are longer than the variable.
+        """
         device = runtime.get()
         found = device.hip.hipModuleGetGlobal(self._modules[image], name.encode())
         address, nbytes = device.check("hipModuleGetGlobal", found)
         if len(contents) > nbytes:
-            raise ValueError(f"{name} has {nbytes} bytes, not {len(contents)}")
+            raise ValueError(f"{name} has {nbytes} bytes, but {len(contents)} are to be written")
         host = np.frombuffer(contents, np.uint8)
         device.upload(int(address), host.ctypes.data, host.nbytes)
 
 
 class Titled(Protocol):
-    """What a row of a benchmark is called by."""
+    """What names a row of a benchmark."""
 
     @property
     def peer(self) -> str:
-        """Whose it is: "amdattn", the name of another project, or object=FILE."""
+        """The owner of the kernel: "amdattn", the name of another project, or object=FILE."""
         ...
 
     @property
@@ -146,15 +168,21 @@ class Titled(Protocol):
 
 
 class Operands(contextlib.ExitStack):
-    """Device memory of the arrays of one shape, freed at the end of a `with` block.
+    """Device memory for the arrays of one shape, freed at the end of a `with` block.
 
     Shorter problems use the same addresses and strides. On the virtual device memory takes no
-    space until it is written, so only `fill` of what is read costs something.
+    space until it is written, so only filling the rows that are read costs anything.
 
     Parameters
     ----------
+    shape : Shape
     inputs : Inputs
-        What they are filled with; ValueError if there are none of this shape.
+        Contents of q, k and v.
+
+    Raises
+    ------
+    ValueError
+        `inputs` cannot fill arrays of this shape.
     """
 
     def __init__(self, shape: Shape, inputs: Inputs = NORMAL) -> None:
@@ -180,11 +208,11 @@ class Operands(contextlib.ExitStack):
         runtime.synchronize()
 
     def strides(self, operand: str) -> dict[str, int]:
-        """By axis, in elements."""
+        """Strides by axis, in elements."""
         return self.shape.strides(operand)
 
     def workspace(self, nbytes: int) -> int:
-        """Address of memory that launches need besides, the same as long as it is large enough."""
+        """Address of at least `nbytes` of workspace; it stays the same while it is large enough."""
         if nbytes > self._workspace_bytes:
             device = runtime.get()
             self._workspace_bytes = nbytes
@@ -193,7 +221,7 @@ class Operands(contextlib.ExitStack):
         return self.addresses["workspace"]
 
     def fill_all(self) -> None:
-        """Put what the inputs are into q, k and v."""
+        """Fill all of q, k and v with the inputs."""
         for batch in range(self.shape.batch):
             self._fill("q", batch, self.shape.seqlen_q)
             for operand in "kv":
@@ -201,7 +229,7 @@ class Operands(contextlib.ExitStack):
         runtime.synchronize()
 
     def fill_for(self, shape: Shape, walk: Walk, workgroups: NDArray[np.int64]) -> None:
-        """Put it into all that these workgroups of a shorter shape read."""
+        """Fill the rows that these workgroups of a shorter shape read."""
         for batch in np.unique(walk.batch[workgroups]):
             here = workgroups[walk.batch[workgroups] == batch]
             self._fill("q", int(batch), min(int(walk.q_end[here].max()), shape.seqlen_q))
@@ -222,7 +250,7 @@ class Operands(contextlib.ExitStack):
             self._put(Place(operand, batch, begin, head), rows, 1)
 
     def _put(self, place: Place, end: int, heads: int) -> None:
-        """Rows up to `end` of so many heads, which are next to each other in memory."""
+        """Fill rows from `place` up to `end` of `heads` heads that are adjacent in memory."""
         device, strides = runtime.get(), self.strides(place.operand)
         at_once = max(1, _PART // strides["seq"])
         for row in range(place.row, end, at_once):
@@ -235,7 +263,7 @@ class Operands(contextlib.ExitStack):
             device.upload(address, part.ctypes.data, part.nbytes)
 
     def _made(self, place: Place, rows: int, heads: int) -> NDArray[np.float32]:
-        """Contents, (rows, heads, columns)."""
+        """Contents: (rows, heads, columns) float32."""
         strides, sizes = self.strides(place.operand), self.shape.sizes
         shape = rows, heads, sizes.shape(place.operand)[3]
         at = place.row * strides["seq"] + place.head * strides["head"]

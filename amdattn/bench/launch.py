@@ -1,8 +1,8 @@
-"""Host overhead: what one launch costs the thread that makes it, by the way it is made.
+"""Host overhead: what one launch costs the calling thread, by the way in which it is made.
 
-On the virtual device launches are accepted and not executed (option "null"), once completing inside
-the call and once on the stream's own thread: the difference is the device's, not the caller's. On a
-GPU the same calls are timed as they are.
+The virtual device accepts launches here without executing them (option "null"). It completes them
+once inside the call and once on the stream's own thread; the difference is due to the device, not
+the caller. On a GPU the same calls are timed with launches executed.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ EAGER_ALLOCATED = "`flash_attn_func`, DeviceArray, result allocated"
 GROWING = "`flash_attn_func`, DeviceArray, one more key every call"
 # Microseconds that a path may cost beyond RAW.
 BARS = {PLAN_RUN: 5.0, EAGER: 15.0, EAGER_ALLOCATED: 15.0, GROWING: 50.0}
-# Calls that a path makes at a time; those of GROWING are of a block of keys, which is planned anew.
+# Calls that a path makes at a time. Those of GROWING cover a block of keys, which is planned anew.
 _CALLS = {GROWING: 32}
 
-_BATCH_SECONDS = 5e-4  # short against a time slice, so that most batches are not interrupted
+_BATCH_SECONDS = 5e-4  # much shorter than a time slice, so that most batches are not interrupted
 _CALIBRATION_CALLS = 10
 _FORGOTTEN = 200  # more operand sets than a plan remembers
 _BATCH, _SEQLEN, _HEADS_Q, _HEADS_KV, _HEAD_DIM = 1, 16, 2, 1, 128
@@ -49,9 +49,17 @@ _LAYOUT = "bshd"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """Microseconds per call of one path, over the rounds; `low` and `high` are quartiles.
+    """Microseconds per call of one path.
 
-    `beyond_raw` is the median over the rounds of the difference to RAW in the same round.
+    Attributes
+    ----------
+    path : str
+    minimum, median, low, high : float
+        Over the rounds; `low` and `high` are the quartiles.
+    beyond_raw : float
+        Median over the rounds of the difference to RAW in the same round.
+    bar : float or None
+        The most that `beyond_raw` may be.
     """
 
     path: str
@@ -64,27 +72,32 @@ class Row:
 
     @property
     def ok(self) -> bool:
-        """Within its bar, if it has one."""
+        """Whether `beyond_raw` is within the bar, if there is one."""
         return self.bar is None or self.beyond_raw <= self.bar
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """The paths on a device that completes launches in one way."""
+    """Rows of all paths, with one way in which the device completes launches."""
 
     title: str
     rows: tuple[Row, ...]
 
 
 def measure(rounds: int, advance: Callable[[], None] = lambda: None) -> list[Measurement]:
-    """Time every path, the paths in turn, so that all meet the same disturbances.
+    """Time every path; the paths take turns, so that all meet the same disturbances.
 
     Parameters
     ----------
     rounds : int
         At least 2. Each round times one batch of about half a millisecond per path.
     advance : callable
-        Called after every round; there are `num_rounds(rounds)`.
+        Called after every round, `num_rounds(rounds)` times.
+
+    Raises
+    ------
+    ValueError
+        `rounds` is less than 2.
     """
     if rounds < 2:
         raise ValueError(f"rounds={rounds} must be at least 2")
@@ -97,7 +110,7 @@ def measure(rounds: int, advance: Callable[[], None] = lambda: None) -> list[Mea
 
 
 def num_rounds(rounds: int) -> int:
-    """How many rounds `measure(rounds)` makes in all."""
+    """Total number of rounds of `measure(rounds)`."""
     return rounds * len(_devices(runtime.get()))
 
 
@@ -139,7 +152,7 @@ def _measure(
 
 
 def _seconds(timer: timeit.Timer, calls: int) -> float:
-    """Seconds per call. What the calls left on the device is waited for outside the time."""
+    """Seconds per call, without the wait for work that the calls left on the device."""
     seconds = timer.timeit(calls) / calls
     runtime.synchronize()
     return seconds
@@ -155,7 +168,7 @@ def _row(path: str, times: list[float], raw: list[float]) -> Row:
 
 
 class _Foreign:
-    """Device memory of another library: it speaks DLPack and nothing else."""
+    """Device memory of another library, which supports DLPack and nothing else."""
 
     def __init__(self, array: buffers.DeviceArray) -> None:
         self._array = array
@@ -198,14 +211,14 @@ def _paths(device: Runtime) -> dict[str, Callable[[], Any]]:
         "... of which allocations, copies and waits": lambda: _stage(device, hosts),
     }
     if importlib.util.find_spec("jax") is not None:
-        # Named here only, for who has it: the package itself takes JAX arrays without importing it.
+        # The package itself accepts JAX arrays without importing JAX.
         jax_arrays = [importlib.import_module("jax.numpy").asarray(x) for x in hosts]
         paths["`flash_attn_func`, JAX on the CPU, staged"] = lambda: flash_attn_func(*jax_arrays)
     return paths
 
 
 def _growing() -> Callable[[], Any]:
-    """Steps of decoding, over more numbers of keys than are remembered."""
+    """Decoding steps over more different numbers of keys than plans are remembered."""
     batch, heads_q, heads_kv, first, most = 8, 32, 8, 1024, 4096
     q = buffers.empty((batch, 1, heads_q, _HEAD_DIM))
     out = buffers.empty(q.shape)
@@ -232,7 +245,7 @@ def _inputs() -> list[Any]:
 
 
 def _stage(device: Runtime, hosts: list[Any]) -> None:
-    """The HIP calls of a call on host arrays, without its launch."""
+    """Make the HIP calls of a call on host arrays, except its launch."""
     sizes = [array.nbytes for array in hosts]
     operands, result = device.malloc(sum(sizes)), device.malloc(sizes[0])
     for i, array in enumerate(hosts):
@@ -247,7 +260,7 @@ def _stage(device: Runtime, hosts: list[Any]) -> None:
 def _raw_paths(
     device: Runtime, plan: PlannedAttention, arrays: Mapping[str, buffers.DeviceArray]
 ) -> dict[str, Callable[[], Any]]:
-    """The same launch, made by hand in the ways that hip-python offers."""
+    """The same launch, made directly in the ways that hip-python offers."""
     kernel = plan.forward.kernel
     operands = {
         name: operand_of(array.view(), axis_order(_LAYOUT)) for name, array in arrays.items()
@@ -288,7 +301,7 @@ FEW_COLUMNS = ("path", "median", "beyond raw", "bar")
 
 
 def markdown(measurements: list[Measurement]) -> str:
-    """The tables of `docs/studies/launch-overhead.md`."""
+    """The tables of `docs/studies/launch-overhead.md`, in Markdown."""
     lines = []
     for measurement in measurements:
         lines += [
@@ -304,7 +317,7 @@ def markdown(measurements: list[Measurement]) -> str:
 
 
 def cells(row: Row) -> dict[str, str]:
-    """A row of the table as text, by COLUMNS."""
+    """The texts of a row by column of COLUMNS; times in microseconds."""
     bar = "" if row.bar is None else f"{row.bar:.0f} {'met' if row.ok else 'MISSED'}"
     beyond = "" if row.path == RAW else f"{row.beyond_raw:+.2f}"
     quartiles = f"{row.low:.2f} .. {row.high:.2f}"

@@ -36,21 +36,25 @@ from amdattn.testing.bench import elapsed_ms
 REFERENCE_GHZ = 0.1  # of s_memrealtime
 LATENCY_MHZ = 2092  # of the published latencies
 PEAK_MHZ = round(1000 * clocks(ARCH).peak_ghz)
-_CLOSE = 0.08  # a figure farther than this from every reading fits none
-# Of a GPU: launches of which the fastest or the middle one counts, and how much longer loops are.
+_CLOSE = 0.08  # a figure that differs by more than this from every reading fits none
+# On a GPU: repeated launches, of which the fastest or the median counts, and the factor by which
+# loops are longer than in the model.
 _REPEATS, _LONGER = 7, 8
-_CLOCK_PASSES = (100, 3000, 25000)  # grow; the last ones take tens of ms
+_CLOCK_PASSES = (100, 3000, 25000)  # increasing; launches of the last take tens of ms
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What a row gave.
+    """The result of a row.
 
     Attributes
     ----------
+    row : Row
     origin : {"modelled", "measured"}
+    value : float
+        In the row's unit.
     low, high : float or None
-        Of what was measured several times: quantiles 0.1 and 0.9.
+        Quantiles 0.1 and 0.9, if it was measured several times.
     """
 
     row: Row
@@ -61,7 +65,7 @@ class Figure:
 
     @property
     def fits(self) -> str:
-        """The reading that is nearest, or those that are; "none of these" if all are far."""
+        """The nearest reading, or readings; "none of these" if all differ by more than 8 %."""
 
         def distance(reading: Reading) -> float:
             high = reading.value if reading.high is None else reading.high
@@ -77,7 +81,7 @@ class Figure:
         return " or ".join(nearest) if least <= _CLOSE else "none of these"
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The figure as an object of JSON."""
         return {
             "name": self.row.name,
             "what": self.row.what,
@@ -93,7 +97,12 @@ class Figure:
 
 
 def rows(names: str = "") -> list[Row]:
-    """Those whose names contain one of `names`, separated by commas; "": all.
+    """The rows whose names contain a part of `names`.
+
+    Parameters
+    ----------
+    names : str
+        Parts of names, separated by commas; "": all rows.
 
     Raises
     ------
@@ -104,25 +113,31 @@ def rows(names: str = "") -> list[Row]:
     for part in parts:
         if not part or not any(part in row.name for row in table.ROWS):
             known = ", ".join(row.name for row in table.ROWS)
-            raise ValueError(f"only={names!r}: {part!r} is in no name of {known}")
+            raise ValueError(f"only={names!r}: {part!r} must be part of one of {known}")
     return [row for row in table.ROWS if not parts or any(part in row.name for part in parts)]
 
 
 def figures(
     chosen: Sequence[Row], reading: str | None = None, micro: Micro | None = None
 ) -> Iterator[Figure]:
-    """The rows on the bound device, one at a time; rows that have no model are left out there.
+    """Run rows on the bound device, one at a time; the virtual device omits rows without a model.
 
-    reading : to model; None: as it is set.
+    Parameters
+    ----------
+    chosen : sequence of Row
+    reading : str or None
+        The reading to model; None: as the virtual device is set.
+    micro : Micro or None
+        Micro kernels with their memory; None: those of a `with` block of their own.
 
     Raises
     ------
     UnsupportedDeviceError
-        The rows state what another architecture would show.
+        The rows predict another architecture than that of the bound device.
     """
     arch = runtime.get().props.arch
     if arch != ARCH:
-        raise UnsupportedDeviceError(f"micro kernels are stated of {ARCH}, the device is {arch}")
+        raise UnsupportedDeviceError(f"micro kernels need {ARCH}, the device is {arch}")
     with contextlib.ExitStack() as stack:
         micro = micro or stack.enter_context(Micro())
         for row in chosen:
@@ -136,7 +151,7 @@ def figures(
 
 
 def modelled(micro: Micro, row: Row, reading: str | None = None) -> float:
-    """What the performance model says, in the row's unit."""
+    """The figure of the performance model, in the row's unit."""
 
     def microseconds(launch: Launch, warm: bool = False) -> float:
         return micro.profile(launch, warm=warm, clock_mhz=PEAK_MHZ, reading=reading).microseconds()
@@ -152,7 +167,7 @@ def modelled(micro: Micro, row: Row, reading: str | None = None) -> float:
         profile = micro.profile(
             micro.of_latency(row), clock_mhz=LATENCY_MHZ, trace_events=100_000, reading=reading
         )
-        # The loads of its loop are between the second and the third that count.
+        # The loads of the loop, which are not timed, are between the second and the third that are.
         loads = [event for event in profile.events if event.track == "memory"]
         texts = {site.offset: site.text for site in profile.sites}
         timed = [e for e in loads if "offset:2048" in texts[e.offset]]
@@ -166,7 +181,7 @@ def modelled(micro: Micro, row: Row, reading: str | None = None) -> float:
 
 
 def _clk_of_copy(row: Clk, lifetime: Callable[[int, int], float], few: int, more: int) -> float:
-    """From lifetimes of the workgroup by copies in the loop and passes of it."""
+    """Clk of one copy, from lifetimes of the workgroup by copies in the loop and by passes."""
 
     def of_pass(copies: int) -> float:
         return (lifetime(copies, more) - lifetime(copies, few)) / (more - few)
@@ -186,7 +201,7 @@ def _stream_rate(micro: Micro, row: Stream, microseconds: float) -> float:
 
 
 def measured(micro: Micro, row: Row) -> Figure:
-    """What the GPU takes, by its own clocks or by events around launches."""
+    """The figure of a GPU, by its own clocks or by events around launches."""
     if isinstance(row, Clk):
 
         def lifetime(copies: int, passes: int) -> float:
@@ -217,7 +232,7 @@ def measured(micro: Micro, row: Row) -> Figure:
 
 
 def _microseconds(micro: Micro, launch: Launch, warm: bool = False) -> list[float]:
-    """Of launches that find the caches flushed, or as a launch before has left them."""
+    """Times of launches; caches are flushed or, if `warm`, as an earlier launch left them."""
     found = []
     for _ in range(_REPEATS):
         micro.flush()
@@ -237,7 +252,7 @@ def _clock(micro: Micro, row: Clock) -> Figure:
 
 
 def _ghz(times: np.ndarray[Any, np.dtype[np.uint64]]) -> float:
-    """Of the engine, by the clock of 100 MHz."""
+    """The engine clock, by the clock of 100 MHz."""
     engine, reference = times[:, 2] - times[:, 0], times[:, 3] - times[:, 1]
     return float(np.median(engine / np.maximum(reference, 1))) * REFERENCE_GHZ
 
@@ -253,7 +268,7 @@ COLUMNS = ("micro kernel", "unit", "settles", "readings", "value", "fits")
 
 
 def cells(figure: Figure) -> tuple[str, ...]:
-    """Of a table, by COLUMNS."""
+    """The texts of a row of the table, by COLUMNS."""
     spread = ""
     if figure.low is not None and figure.high is not None:
         spread = f" ({figure.low:.4g} to {figure.high:.4g})"
@@ -268,7 +283,7 @@ def cells(figure: Figure) -> tuple[str, ...]:
 
 
 def markdown(found: Sequence[Figure]) -> str:
-    """A table."""
+    """The figures as a table in Markdown."""
     lines = ["| " + " | ".join(COLUMNS) + " |", "|" + "---|" * len(COLUMNS)]
     lines += ["| " + " | ".join(cells(figure)) + " |" for figure in found]
     return "\n".join(lines) + "\n"

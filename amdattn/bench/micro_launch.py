@@ -1,4 +1,4 @@
-"""Launches of the shipped micro kernels, with memory for them."""
+"""Launches of the shipped micro kernels, and memory for them."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from amdattn.errors import CorruptKernel, ManifestError, UnsupportedDeviceError
 from amdattn.virtual import profiled
 
 SCHEMA = 1
-PASS_BYTES = LOAD_BYTES * UNROLLED  # of a workgroup
-_MEMORY = 16 << 20  # bytes that the kernels of clk and latencies may read,
-_VALUES = 8192  # and of them, that become operands
+PASS_BYTES = LOAD_BYTES * UNROLLED  # per workgroup
+_MEMORY = 16 << 20  # bytes that the kernels of clk and latencies may read
+_VALUES = 8192  # bytes of them that are operands
 _ARGUMENTS = struct.Struct("<IIQQIIII")
 
 
@@ -46,9 +46,9 @@ def image(arch: str) -> bytes:
     Raises
     ------
     UnsupportedDeviceError
-        None is shipped for it.
+        None is shipped for `arch`.
     ManifestError, CorruptKernel
-        It, or its manifest, is missing or not what was shipped.
+        The code object or its manifest is missing, or differs from what was shipped.
     """
     folder = paths.hsaco_dir() / "micro"
     if arch not in ARCHITECTURES:
@@ -68,12 +68,12 @@ def image(arch: str) -> bytes:
 
 
 class Micro:
-    """The micro kernels on the bound device, with memory for them, in a `with` block.
+    """The micro kernels on the bound device, with memory for them, for a `with` block.
 
     Raises
     ------
     UnsupportedDeviceError
-        There are none for its architecture.
+        There are no micro kernels for the architecture of the device.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Micro:
         self._stack.close()
 
     def memory(self, name: str, nbytes: int) -> int:
-        """Device memory until the end of the block, the same for a name while it is enough."""
+        """Address of device memory until the end of the block, by name; reused if large enough."""
         address, size = self._allocated.get(name, (0, 0))
         if size < nbytes:
             address = self._device.malloc(nbytes)
@@ -106,7 +106,7 @@ class Micro:
 
     @property
     def workgroups(self) -> int:
-        """One for every CU; in the model, for every CU of the modelled device."""
+        """One workgroup for every CU of the device, which may be the modelled one."""
         return clocks(self._arch).num_cus if is_virtual() else self._device.props.num_cus
 
     def launch(
@@ -123,7 +123,7 @@ class Micro:
         apart: int = 0,
         mask: int = 0,
     ) -> Launch:
-        """A launch of a kernel of the object."""
+        """A launch of the kernel `symbol`; the keyword arguments are those of the kernel."""
         packed = _ARGUMENTS.pack(
             *(passes, waves, memory or self._memory, results or self._results),
             *(stride, array, apart, mask),
@@ -131,12 +131,12 @@ class Micro:
         return Launch(self._image, symbol, (workgroups, 1, 1), (LANES * waves, 1, 1), packed)
 
     def function(self, launch: Launch) -> Any:
-        """Its loaded kernel."""
+        """The loaded kernel of a launch."""
         return self._functions.of(launch.image, launch.symbol)
 
     @staticmethod
     def arguments(launch: Launch) -> list[Any]:
-        """Those of a launch, each as a ctypes value of its own."""
+        """The kernel arguments of a launch, each as a ctypes value."""
         types = {"I": ctypes.c_uint32, "Q": ctypes.c_uint64}
         return [
             types[code](value)
@@ -146,11 +146,11 @@ class Micro:
         ]
 
     def enqueue(self, launch: Launch) -> None:
-        """On the default stream."""
+        """Launch on the default stream."""
         launch.enqueue(self._functions)
 
     def profile(self, launch: Launch, *, warm: bool = False, **options: Any) -> LaunchProfile:
-        """What the model says of it, or of a second one; options of `amdattn.virtual.profile`."""
+        """Profile a launch or, if `warm`, the second of two; see `amdattn.virtual.profile`."""
 
         def run() -> None:
             for _ in range(1 + warm):
@@ -159,7 +159,7 @@ class Micro:
         return profiled(run, **options)[-1]
 
     def results(self, launch: Launch, count: int) -> np.ndarray[Any, np.dtype[np.uint32]]:
-        """Launch, wait, and read so many dwords that it wrote."""
+        """Launch, wait, and read the first `count` dwords that it wrote."""
         self.enqueue(launch)
         found = np.zeros(count, np.uint32)
         self._device.download(found.ctypes.data, self._results, found.nbytes)
@@ -167,22 +167,22 @@ class Micro:
         return found
 
     def times(self, launch: Launch) -> np.ndarray[Any, np.dtype[np.uint64]]:
-        """(waves, 4): engine and 100 MHz clock of each wave at its start, then at its end."""
+        """(waves, 4): engine clock and 100 MHz clock of each wave at its start, then at its end."""
         waves = launch.num_workgroups * launch.num_waves
         return self.results(launch, 8 * waves).view(np.uint64).reshape(waves, 4)
 
     def flush(self) -> None:
-        """Of a GPU: empty the caches."""
+        """Flush the caches of a GPU."""
         self._device.flush_caches()
 
     # -- launches of a row -------------------------------------------------------------------------
 
     def of_clk(self, row: Clk, copies: int, passes: int) -> Launch:
-        """One workgroup."""
+        """Launch one workgroup, with `copies` of the text in its loop."""
         return self.launch(row.symbol(copies), 1, row.waves, passes=passes)
 
     def of_stream(self, row: Stream) -> Launch:
-        """Over all arrays."""
+        """Launch all workgroups over all arrays."""
         nbytes = self.array_bytes(row)
         memory = self.memory("arrays", row.arrays * nbytes)
         return self.launch(
@@ -196,11 +196,11 @@ class Micro:
         )
 
     def array_bytes(self, row: Stream) -> int:
-        """Of one array."""
+        """Bytes of one array."""
         return PASS_BYTES * self.workgroups * row.passes
 
     def of_region(self, row: Region, passes: int) -> Launch:
-        """All workgroups over one region."""
+        """Launch all workgroups over one region."""
         memory = self.memory("arrays", row.nbytes)
         return self.launch(
             row.symbol,
@@ -213,5 +213,5 @@ class Micro:
         )
 
     def of_latency(self, row: Latency) -> Launch:
-        """One wave."""
+        """Launch one wave."""
         return self.launch(row.symbol, passes=row.evicted >> 15)

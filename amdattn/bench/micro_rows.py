@@ -1,4 +1,4 @@
-"""What rows of the table of micro kernels are: one figure each, and how it is got."""
+"""The kinds of rows of the table of micro kernels: one figure each, and how to obtain it."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import ClassVar
 from amdattn.arch.products import REFERENCE
 
 ARCH = REFERENCE.arch
-WAVES = 8  # of a workgroup, which fills its CU: a wave has 256 VGPRs, the workgroup all of the LDS
+# Waves of a workgroup that fills its CU: a wave has 256 VGPRs, the workgroup has all of the LDS.
+WAVES = 8
 LANES = 64
-LOAD_BYTES = 16 * LANES * WAVES  # of one load of every lane of a workgroup
+LOAD_BYTES = 16 * LANES * WAVES  # one load by every lane of a workgroup
 UNROLLED = 8
 FEW_PASSES, MORE_PASSES = 8, 24
 
 LDS_WAIT = "\ns_waitcnt lgkmcnt(0)"
-# Each wave has 4 KiB of its own.
+# Each wave has its own 4 KiB.
 LDS_OWN = (
     "v_lshrrev_b32 v7, 6, v0\nv_lshlrev_b32 v7, 12, v7\n"
     + "".join(f"v_add_u32 v{i}, v7, v{i}\n" for i in (2, 3, 5))
@@ -25,7 +26,7 @@ LDS_OWN = (
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """What a row shows if `of` holds; `high` makes it a range."""
+    """The figure that a row shows if the assumption `of` holds; with `high`, a range."""
 
     of: str
     value: float
@@ -37,7 +38,7 @@ class Reading:
 
 
 def reads(of: str, value: float, high: float | None = None) -> Reading:
-    """A reading, in the order that a table has it."""
+    """A reading, with the assumption first, as in a table."""
     return Reading(of=of, value=value, high=high)
 
 
@@ -47,14 +48,16 @@ class Row:
 
     Attributes
     ----------
+    unit : str
+        Of the figure.
     name : str
         Unique, and part of the symbols of its kernels.
     what : str
-        For people.
+        What is measured, for people.
     settles : str
-        The assumption of docs/studies/performance-model.md that it decides.
+        The assumption of docs/studies/performance-model.md that the figure decides.
     readings : tuple of Reading
-        The model's first. None: there is no prediction.
+        The model's own first. Empty: there is no prediction.
     """
 
     unit: ClassVar[str] = "clk"
@@ -66,9 +69,18 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Clk(Row):
-    """Clk by which a further copy of `text` lengthens a loop of one workgroup.
+    """Clk by which another copy of `text` lengthens a loop of one workgroup.
 
-    `before` runs once, in front of the loop. `@` in the text is a number of its own in every copy.
+    Attributes
+    ----------
+    text : str
+        Instructions; `@` stands for a number that differs in every copy.
+    before : str
+        Instructions that run once before the loop.
+    copies : int
+        Copies in the shorter of two loops; the longer one has twice as many.
+    waves : int
+        Waves of the workgroup.
     """
 
     text: str
@@ -77,38 +89,43 @@ class Clk(Row):
     waves: int = 1
 
     def symbol(self, copies: int) -> str:
-        """Of the kernel with so many copies in its loop."""
+        """Symbol of the kernel with `copies` copies in its loop."""
         return f"amdattn_micro_{self.name}_{copies}"
 
     def value(self, clk: float) -> float:
-        """The figure, from clk of a copy."""
+        """The figure, from the clk of a copy."""
         return clk
 
 
 @dataclass(frozen=True, kw_only=True)
 class LdsRate(Clk):
-    """Bytes per clk of a CU, all of its waves at it."""
+    """Bytes per clk that the LDS of a CU moves if all waves access it."""
 
     unit: ClassVar[str] = "B/clk/CU"
-    nbytes: int  # of a lane
+    nbytes: int  # per lane
     waves: int = WAVES
     before: str = LDS_OWN
 
     def value(self, clk: float) -> float:
-        """Bytes of all waves in the time of a copy."""
+        """Bytes of all waves per clk of a copy."""
         return self.waves * self.nbytes * LANES / clk
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stream(Row):
-    """TB/s of all bytes that move: every CU goes over arrays in memory.
+    """TB/s of all bytes, read and written, while every CU streams through arrays in memory.
 
     Attributes
     ----------
+    reads : int
+        Arrays that are read.
+    writes : bool
+        Whether another array is written.
     passes : int
-        Of a loop in which a workgroup goes over 64 KiB of each array: the size.
+        Passes of the loop, each of which covers 64 KiB of each array per workgroup. They determine
+        the size.
     warm : bool
-        A launch before has read the arrays.
+        Whether an earlier launch has read the arrays.
     """
 
     unit: ClassVar[str] = "TB/s"
@@ -119,18 +136,26 @@ class Stream(Row):
 
     @property
     def symbol(self) -> str:
-        """Of its kernel; rows of different sizes share one."""
+        """Symbol of the kernel, which rows of different sizes share."""
         return f"amdattn_micro_stream_{self.reads}_{int(self.writes)}"
 
     @property
     def arrays(self) -> int:
-        """How many there are."""
+        """Number of arrays."""
         return self.reads + self.writes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Region(Row):
-    """TB/s of all CUs that read one region again and again; neighbours start `apart` bytes on."""
+    """TB/s of all CUs that read one region repeatedly.
+
+    Attributes
+    ----------
+    nbytes : int
+        Size of the region.
+    apart : int
+        Bytes between the starts of consecutive workgroups.
+    """
 
     unit: ClassVar[str] = "TB/s"
     nbytes: int
@@ -140,19 +165,20 @@ class Region(Row):
 
     @property
     def passes(self) -> int:
-        """Of the shorter launch; the longer one has twice as many."""
+        """Passes of the shorter launch; the longer one has twice as many."""
         return max(8, self.nbytes // (LOAD_BYTES * UNROLLED))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Latency(Row):
-    """Clk of one load of 256 bytes by the level that has its lines.
+    """Clk of one load of 256 bytes from the level of the memory that holds its lines.
 
-    The kernel loads it cold (HBM), again (L1), and once more behind `evicted` bytes of other lines.
+    The kernel loads the lines cold (HBM), again (L1), and once more after loading `evicted` bytes
+    of other lines.
     """
 
     level: str
-    load: int  # which of the three
+    load: int  # index of the load that counts, 0 to 2
     evicted: int = 1 << 16
 
     symbol: ClassVar[str] = "amdattn_micro_latency"
@@ -160,8 +186,8 @@ class Latency(Row):
 
 @dataclass(frozen=True, kw_only=True)
 class Clock(Row):
-    """GHz of the engine while all CUs do MFMAs, or one workgroup does little."""
+    """GHz of the engine while all CUs execute MFMAs (`loaded`) or one wave works alone."""
 
     unit: ClassVar[str] = "GHz"
-    of: str = "mfma_32x32x8_bf16"  # whose kernel runs
+    of: str = "mfma_32x32x8_bf16"  # name of the row whose kernel runs
     loaded: bool = field(default=False)

@@ -1,8 +1,8 @@
-"""Micro kernels that settle what the performance model assumes: their instructions, and why.
+"""Micro kernels that decide assumptions of the performance model: instructions and predictions.
 
 The kernels are shipped compiled (hsaco/micro); `python -m build_scripts.build` assembles them from
-this table. A row states what an MI300X would show under each reading of what is open: the first is
-the model's own, and a test holds the model to it.
+this table. A row states what an MI300X would show under each reading of an open question. The first
+reading is the model's own, and a test holds the model to it.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ ALONE: tuple[Clk, ...] = (
     Clk(name="fma_f32", what="v_fma_f32", text=_FMA, settles="an issue slot of a SIMD (`slot`)",
         readings=(reads("a slot", 4),)),
     Clk(name="pk_fma_f32", what="v_pk_fma_f32", text=_PK_FMA,
-        settles="packed f32 does two operations a lane in one slot",
+        settles="packed f32 does two operations per lane in one slot",
         readings=(reads("one slot", 4), reads("two passes", 8))),
     Clk(name="fma_f64", what="v_fma_f64",
         text="v_fma_f64 v[20:21], v[8:9], v[10:11], v[12:13]", settles="f64 at full rate",
         readings=(reads("full rate", 4), reads("half rate", 8))),
     Clk(name="exp_f32", what="v_exp_f32", text=_EXP, settles="`trans`, clk of a transcendental",
-        readings=(reads("a quarter of the rate", 16), reads("half, as gfx950", 8))),
+        readings=(reads("a quarter of the rate", 16), reads("half, as on gfx950", 8))),
     Clk(name="cvt_f32_f16", what="v_cvt_f32_f16", text=_CVT,
         settles="`convert`, clk of a conversion to or from f32",
         readings=(reads("LLVM's quarter rate", 16), reads("full rate", 4))),
     Clk(name="cvt_pkrtz_f16_f32", what="v_cvt_pkrtz_f16_f32", text=_PKRTZ,
-        settles="v_cvt_pkrtz is no conversion of `convert`",
+        settles="v_cvt_pkrtz does not take the clk of `convert`",
         readings=(reads("full rate", 4), reads("quarter rate", 16))),
     Clk(name="mfma_32x32x8_bf16", what="v_mfma_f32_32x32x8_bf16", text=MFMA,
         settles="clk of the matrix unit", readings=(reads("8 passes", MFMA_CLK),)),
@@ -82,14 +82,14 @@ ALONE: tuple[Clk, ...] = (
     Clk(name="chain_lds_b64", what="chain of ds_read_b64", before=_LDS_ZERO,
         text="ds_read_b64 v[4:5], v4" + LDS_WAIT,
         settles="wide LDS reads take the latency of narrow ones and their transfer",
-        readings=(reads("so", 56), reads("a vendor tool's constant", 84))),
+        readings=(reads("they do", 56), reads("a vendor tool's constant", 84))),
     Clk(name="chain_lds_b128", what="chain of ds_read_b128", before=_LDS_ZERO,
         text="ds_read_b128 v[4:7], v4" + LDS_WAIT,
         settles="wide LDS reads take the latency of narrow ones and their transfer",
-        readings=(reads("so", 64), reads("a vendor tool's constant", 108))),
+        readings=(reads("they do", 64), reads("a vendor tool's constant", 108))),
 )  # fmt: skip
 
-_PORTS = "two ports of 64 bytes a clk"
+_PORTS = "two ports of 64 bytes per clk"
 LDS: tuple[LdsRate, ...] = (
     LdsRate(name="lds_read_b32", what="LDS, ds_read_b32", nbytes=4,
             text="ds_read_b32 v20, v2", settles=_PORTS,
@@ -103,14 +103,14 @@ LDS: tuple[LdsRate, ...] = (
     LdsRate(name="lds_write_b128", what="LDS, ds_write_b128", nbytes=16,
             text="ds_write_b128 v3, v[8:11]",
             settles="writes also send their addresses through the port",
-            readings=(reads("20 clk a write", 102.4), reads("16 clk", 128))),
+            readings=(reads("20 clk per write", 102.4), reads("16 clk", 128))),
 )  # fmt: skip
 
 # -- beside a matrix instruction -------------------------------------------------------------------
 
-# Instruction, its clk, and what is open: "" nothing, else the reading that is not the model's.
-# One that overlaps takes slots of its own beside the MFMA, which has two of its 32 clk; one that
-# does not is in front of or behind it.
+# Name, instruction, its clk, the model's reading, and the kind of instruction. One that overlaps
+# takes its own slots beside the MFMA, which itself takes two in its 32 clk; one that does not runs
+# before or after the MFMA.
 OVERLAPS, EXCLUSIVE = "overlaps", "exclusive"
 _BESIDE: tuple[tuple[str, str, int, str, str], ...] = (
     ("max3_f32", "v_max3_f32 v20, v8, v9, v10", 4, OVERLAPS, "scalar f32"),
@@ -129,17 +129,17 @@ _FMA_COUNTS = (4, 6, 7)
 
 
 def overlapping(count: int, clk: int, lost_slots: int = 1) -> float:
-    """Clk of an MFMA and of so many instructions that overlap with it.
+    """Clk of an MFMA and of `count` instructions of `clk` each that overlap with it.
 
-    Its issue and the slots that it takes besides are the vector unit's, too; one of a quarter of
-    the rate leaves slots for them.
+    The issue of the MFMA and its lost slots occupy the vector unit too; an instruction of a quarter
+    of the rate leaves room for the lost slots.
     """
     own = 4 * (1 + (lost_slots if clk == 4 else 0))
     return max(MFMA_CLK, own + count * clk)
 
 
 def exclusive(count: int, clk: int) -> float:
-    """The same if none overlaps."""
+    """Clk of an MFMA and of `count` instructions of `clk` each if none overlaps."""
     return MFMA_CLK + count * clk
 
 
@@ -179,7 +179,7 @@ def _beside() -> tuple[Clk, ...]:
 
 BESIDE = _beside()
 
-# One wave of each SIMD does 4 MFMAs a copy, another one vector work of half their time.
+# In each copy, one wave of each SIMD does 4 MFMAs, and another does vector work of half their time.
 _OTHERS = (
     ("fma_f32", _FMA, 16, OVERLAPS, "scalar f32"),
     ("pk_mul_f32", _PK_MUL, 16, EXCLUSIVE, "packed f32"),
@@ -203,7 +203,7 @@ OTHER_WAVE = tuple(
         waves=WAVES,
         settles=f"whether {what} run beside an MFMA of another wave of the SIMD",
         readings=tuple(
-            # Whose turn it is decides how much of the other's time is lost besides.
+            # Which wave's turn it is decides how much of the other's time is lost in addition.
             reads(reading, 192, 222) if reading == EXCLUSIVE else reads(reading, 128, 134)
             for reading in ((model, OVERLAPS) if model == EXCLUSIVE else (model, EXCLUSIVE))
         ),
@@ -215,7 +215,7 @@ OTHER_WAVE = tuple(
 
 LATENCIES: tuple[Latency, ...] = (
     Latency(name="latency_l1", what="L1 latency", level="l1", load=1, settles="`l1_latency`",
-            readings=(reads("measured by others", 116, 122),)),
+            readings=(reads("published measurements", 116, 122),)),
     Latency(name="latency_l2", what="L2 latency", level="l2", load=2, settles="`l2_latency`",
             readings=(reads("gpu-benches", 213, 220), reads("MT4G", 288))),
     Latency(name="latency_mall", what="MALL latency", level="mall", load=2, evicted=8 << 20,
@@ -229,7 +229,8 @@ LATENCIES: tuple[Latency, ...] = (
 REGIONS: tuple[Region, ...] = (
     Region(name="l1_rate", what="L1, 16 KB read again and again", nbytes=16 << 10, apart=0,
            settles="`l1_bytes_per_clk`",
-           readings=(reads("64 bytes a clk, 2.1 GHz", 40.9), reads("gpu-benches", 38.8, 39.3))),
+           readings=(reads("64 bytes per clk at 2.1 GHz", 40.9),
+                     reads("gpu-benches", 38.8, 39.3))),
     Region(name="l2_rate", what="L2, 2 MB read again and again", nbytes=2 << 20, apart=54272,
            settles="channels of the L2 have no conflicts",
            readings=(reads("none", 30.9), reads("as published", 15.8, 27.5))),
@@ -240,13 +241,13 @@ _FULL = 16  # passes: arrays of 319 MB on 304 CUs
 STREAMS: tuple[Stream, ...] = (
     *(
         Stream(name=f"hbm_{name}_{passes}", what=f"HBM, {what}, {passes}/16 of the size",
-               reads=n, writes=writes, passes=passes, settles="sizes grow; see the whole one")
+               reads=n, writes=writes, passes=passes, settles="how rates grow with the size")
         for passes in (1, 4)
         for name, n, writes, what in (("read", 1, False, "read"), ("copy", 1, True, "copy"))
     ),
     Stream(name="mall_read", what="MALL, read", reads=1, writes=False, passes=4, warm=True,
-           settles="`mall_rate`, behind an L2 that keeps a part",
-           readings=(reads("6.0, behind a start", 5.4, 5.6), reads("MT4G", 5.9, 6.0))),
+           settles="`mall_rate`, behind an L2 that keeps a part of the array",
+           readings=(reads("6.0 after the launch's start", 5.4, 5.6), reads("MT4G", 5.9, 6.0))),
     Stream(name="hbm_read", what="HBM, read", reads=1, writes=False, passes=_FULL, settles=_RATE,
            readings=(reads("gpu-benches, reads", 4.1, 4.2),)),
     Stream(name="hbm_write", what="HBM, write", reads=0, writes=True, passes=_FULL, settles=_RATE,
@@ -262,10 +263,10 @@ CLOCKS: tuple[Clock, ...] = (
     Clock(name="clock_idle", what="engine clock, one wave at work",
           settles="the peak clock of the model", readings=(reads("stated", 2.1),)),
     Clock(name="clock_mfma", what="engine clock, all CUs do bfloat16 MFMAs", loaded=True,
-          settles="the sustained clock of the model, and section 4",
+          settles="the sustained clock of the model, and the energy estimate (section 4)",
           readings=(reads("AMD's article", 1.2), reads("no power cap", 2.1))),
 )  # fmt: skip
 
 CLK: tuple[Clk, ...] = (*ALONE, *LDS, *BESIDE, *OTHER_WAVE)
-# In the order in which they run: what takes least first.
+# In the order in which they run: the shortest first.
 ROWS: tuple[Row, ...] = (*CLK, *LATENCIES, *REGIONS, *STREAMS, *CLOCKS)

@@ -1,4 +1,4 @@
-"""A launch as the model has it, and what all samplers have in common."""
+"""A modelled launch, and what all samplers have in common."""
 
 from __future__ import annotations
 
@@ -24,31 +24,41 @@ if TYPE_CHECKING:
     from amdattn.device.profiling import LaunchProfile
 
 METHODS = ("auto", "full", "sampled")
-TOLERANCE = 0.01  # of the length that checks the others
-# Called with what is simulated, how much is done and how much there is, in KV rows.
+TOLERANCE = 0.01  # relative error that is allowed in the length that checks the others
+# Called with a description, how many KV rows are simulated and how many there are.
 Advance = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
 class Modelled:
-    """A launch as the model has it.
+    """A modelled launch.
 
     Attributes
     ----------
+    launch : Launch
     cycles : float
-        Clk until the last workgroup of the slowest XCD ended, in a full simulation of the one that
-        has most work, and until its L2 has written back, as in the longest simulation.
-    clk, bytes, flops : dict of str to float
-        As LaunchProfile's, of `cus` CUs, which are `part` of the device's work; operations of MFMAs
-        by MxNxK.
+        Clk until the last workgroup of the slowest XCD has ended (in a full simulation, of the XCD
+        that has most work) and its L2 has written back, which takes as long as in the longest
+        simulation.
+    cus, part : float
+        The counts below are of this number of CUs, which do this share of the device's work.
+    clock_ghz : float
+        The sustained clock that was assumed.
+    residents : int
+        Workgroups per CU.
+    instructions : float
+    clk, bytes : dict of str to float
+        As in LaunchProfile.
+    flops : dict of str to float
+        Operations of MFMAs by MxNxK.
     stalls : dict of str to float
         Share of the waves' lifetime by reason.
     profile : LaunchProfile
         The longest simulation, for the sites of stalls and the trace.
     timeline : Timeline or None
-        When the workgroups of the slowest XCD ran, if replayed.
+        When the workgroups of the slowest XCD ran, if they were replayed.
     sampled : dict
-        What was simulated, and how well it agreed; empty for a full simulation.
+        What was simulated, and how well the prediction agreed; empty for a full simulation.
     """
 
     launch: Launch
@@ -75,7 +85,7 @@ class Modelled:
 def simulated(
     launch: Launch, profile: LaunchProfile, sampled: Mapping[str, Any] | None = None
 ) -> Modelled:
-    """A launch of which nothing is extrapolated."""
+    """A launch without extrapolation: the counts are those of its simulation."""
     return Modelled(
         launch,
         float(profile.cycles),
@@ -97,7 +107,7 @@ def simulated(
 def of_mean_xcd(
     modelled: Modelled, arch: Clocks, num_workgroups: int, mean_over_this: float
 ) -> Modelled:
-    """A full simulation of one XCD; its totals scaled to what the mean XCD has."""
+    """A full simulation of one XCD with its totals scaled to those of the mean XCD."""
     return dataclasses.replace(
         modelled,
         cus=min(arch.num_cus, num_workgroups) / arch.num_xcds,
@@ -110,14 +120,14 @@ def of_mean_xcd(
 
 
 def with_shared_cache(modelled: Modelled, shape: Shape, walk: Walk, arch: Clocks) -> Modelled:
-    """A full simulation of one XCD; its bytes of HBM as if all XCDs had shared what was fetched."""
+    """A full simulation of one XCD, with bytes of HBM as if all XCDs shared what each fetches."""
     times = sorted(modelled.profile.times, key=lambda time: time.flat_id)
     own = Timeline(
         np.array([time.start for time in times], float),
         np.array([time.end for time in times], float),
         np.array([time.cu for time in times]),
     )
-    # Of the others nothing is known but that they do alike.
+    # Nothing is known about the other XCDs; they are assumed to behave alike.
     most = -(-len(walk.stream) // arch.num_xcds)
     own = Timeline(np.resize(own.start, most), np.resize(own.end, most), np.resize(own.cu, most))
     shared = beyond_l2(shape, walk, [own] * arch.num_xcds, arch)
@@ -131,7 +141,7 @@ class NotLinear(AmdattnError):
 
 
 class ModelOptions(TypedDict, total=False):
-    """How to model an operation: keywords of `SamplerBase`, where they are described."""
+    """How to model an operation: keyword arguments of `SamplerBase`, which describes them."""
 
     method: str
     clock_mhz: int
@@ -148,14 +158,27 @@ class SamplerBase(Generic[AnyKernel]):
 
     Parameters
     ----------
+    kernel : Titled
+        The kernel or operation to model.
+    shape : Shape
+    functions : Functions
+        Code objects that are loaded already.
     method : {"auto", "full", "sampled"}
-        Whether to simulate every workgroup of the XCD that has most work; see the classes.
+        "full" simulates every workgroup of the XCD that has most work, "sampled" only some
+        launches, and "auto" chooses as the subclass describes.
+    clock_mhz : int
+        Assumed sustained clock; 0: the architecture's.
     trace_events : int
-        Events of CU 0 to keep of the longest simulation.
+        Events of CU 0 to keep from the longest simulation.
     advance : callable, optional
-        Called with what is simulated, how much is done and how much there is, in KV rows.
+        Called with a description, how many KV rows are simulated and how many there are.
     inputs : Inputs
-        What q, k and v hold. Samples read the beginning of what the whole problem would.
+        Contents of q, k and v. Samples read the beginning of the contents of the whole problem.
+
+    Raises
+    ------
+    ValueError
+        `method` is none of these.
     """
 
     def __init__(
@@ -183,7 +206,7 @@ class SamplerBase(Generic[AnyKernel]):
     def _profiles(
         self, launches: Sequence[Launch], limit: int, xcd: int, events: int
     ) -> list[LaunchProfile]:
-        """One launch after the other, the first `limit` workgroups of an XCD (0: all)."""
+        """Simulate the first `limit` workgroups of an XCD (0: all) of each launch, in order."""
 
         def run() -> None:
             for launch in launches:

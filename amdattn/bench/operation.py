@@ -1,4 +1,4 @@
-"""An operation as a benchmark runs it: one launch, or several and the launch floor between."""
+"""Runs an operation as a benchmark: one launch, or several with the launch overhead between."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from amdattn.bench.shapes import Shape
 from amdattn.device import runtime
 from amdattn.energy import Activity
 
-# Of a launch of several, what its part of the record holds.
+# The fields that the record keeps for each launch of an operation with several.
 _OF_A_LAUNCH = (
     *("kernel", "sha256", "cycles", "times", "use", "stalls", "bytes"),
     *("workgroups", "residents", "rounds", "hottest"),
@@ -45,10 +45,20 @@ def run_operation(
     advance: Advance | None = None,
     inputs: Inputs = NORMAL,
 ) -> Outcome:
-    """One operation at one shape; a kernel that cannot solve it gives a record that says why.
+    """Model or measure one operation at one shape.
 
-    Several launches are one record: cycles are the sum, times have the launch floor between
+    If the kernel cannot solve the shape, the record states the reason. An operation of several
+    launches gives one record: its cycles are the sum, its times include the launch overhead between
     launches, and `Record.launches` has the parts.
+
+    Parameters
+    ----------
+    kernel : Peer
+    shape : Shape
+    functions : Functions
+        Code objects that are loaded already.
+    method, clock_mhz, trace_events, advance, inputs
+        As in `SamplerBase`.
     """
     modelled = is_virtual()
     blank = Record(
@@ -90,12 +100,15 @@ def run_operation(
 
 
 def activity(parts: Sequence[Modelled]) -> Activity:
-    """That of one launch after the other."""
+    """The total activity of consecutive launches."""
     return functools.reduce(operator.add, (part.activity for part in parts))
 
 
 def of_parts(blank: Record, parts: Sequence[Modelled], main: int) -> Record:
-    """The record of launches that follow each other; the main one has the details."""
+    """The record of consecutive launches, with the estimate of their energy.
+
+    Details such as the hottest instructions are those of launch number `main`.
+    """
     records = [modelled_record(blank, part) for part in parts]
     if len(records) == 1:
         return records[0]
@@ -119,11 +132,11 @@ def _measured(
 
 
 def combined(blank: Record, parts: Sequence[Record], main: int) -> Record:
-    """One modelled record of launches that follow each other; the main one has the details."""
+    """One modelled record of consecutive launches; details are those of launch number `main`."""
     cycles = [part.cycles or 0 for part in parts]
 
     def mean(name: str) -> dict[str, float]:
-        """Of the parts, by their cycles."""
+        """Mean over the parts, weighted by their cycles."""
         rows: list[dict[str, float]] = [getattr(part, name) for part in parts]
         return {
             key: sum(clk * row[key] for clk, row in zip(cycles, rows, strict=True)) / sum(cycles)

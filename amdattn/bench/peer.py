@@ -1,4 +1,4 @@
-"""What a benchmark of attention compares: our operation, and whatever is put beside it."""
+"""What a benchmark of attention compares: this package's operation, and operations of others."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
 
 
 class Peer(Titled, Protocol):
-    """An operation that solves shapes by one launch or several, which follow each other."""
+    """An operation that solves shapes with one launch, or with several consecutive ones."""
 
     def refusal(self, shape: Shape) -> str:
-        """Why it cannot solve the shape; "" if it can."""
+        """The reason why it cannot solve the shape; "" if it can."""
         ...
 
     def launches(self, shape: Shape, operands: Operands) -> list[Launch]:
-        """As the operation itself would make them."""
+        """The launches that the operation itself would make."""
         ...
 
     def model(
         self, shape: Shape, functions: Functions, **options: Unpack[ModelOptions]
     ) -> list[Modelled]:
-        """What the performance model says of every launch.
+        """Model every launch with the performance model.
 
         Raises
         ------
         NotLinear
-            The launches cannot be sampled, and `method` demands it.
+            The launches cannot be sampled, and `method` is "sampled".
         """
         ...
 
@@ -49,14 +49,14 @@ class PeerKind:
     spelling : str
         NAME, or NAME=WHAT if it takes a value.
     make : callable
-        Of the value ("" if it takes none) and the rounding modes that were asked for: the peers.
+        Makes the peers from the value ("" if it takes none) and the requested rounding modes.
     """
 
     spelling: str
     make: Callable[[str, Sequence[str]], Sequence[Peer]]
 
     def value(self, given: str) -> str | None:
-        """The value of a `--peer` of this kind; None: it is of another, or wrong."""
+        """The value in a `--peer` of this kind; None if it is of another kind or malformed."""
         name, equals, value = given.partition("=")
         own_name, own_equals, _ = self.spelling.partition("=")
         right = (name, equals, bool(value)) == (own_name, own_equals, bool(own_equals))

@@ -1,4 +1,4 @@
-"""Operations as a benchmark runs them: planned, on operands that are given or random."""
+"""Runs planned operations as benchmarks, on given or random operands."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Planned:
         return text
 
     def plan(self) -> RunnablePlan[Any]:
-        """What a call would run; raises UnsupportedProblem if there is nothing."""
+        """The plan that a call would run; raises UnsupportedProblem if there is none."""
         return self.operation.planned(self.problem, runtime.device_props())
 
     def compared(self, outcome: Outcome) -> Outcome:
-        """The outcome of a code object as one of this problem, so that both are in one table."""
+        """Relabel the outcome of a code object with this problem, so that both are in one table."""
         record = outcome.record
-        part = "first_workgroups" in record.sampled  # of which no rate can be stated
+        part = "first_workgroups" in record.sampled  # no rate follows from a part of a launch
         named = dataclasses.replace(
             record, shape=str(self), flops=record.flops or self.problem.flops * (not part)
         )
@@ -54,17 +54,22 @@ def run_planned(
     given: Mapping[str, DeviceArray] = {},
     is_whole: bool = False,
 ) -> Outcome:
-    """Model or measure one problem, on operands that are given and others that are random.
+    """Model or measure one problem; operands that are not given are random.
 
     Parameters
     ----------
+    planned : Planned
     clock_mhz : int
         Assumed sustained clock; 0: the architecture's.
+    trace_events : int
+        Events of CU 0 to keep.
     inputs : str
-        What to call those that are given.
+        The name of the given operands in the record.
+    given : dict of str to DeviceArray
+        Operands by name.
     is_whole : bool
-        Execute every workgroup of several launches once before they are modelled, of which a part
-        is: what a launch reads of others is then what they write.
+        Execute an operation of several launches once before it is modelled. The model executes only
+        a part of the workgroups; this way each launch still reads what earlier launches write.
     """
     plan = planned.plan()
     is_modelled = is_virtual()
@@ -79,7 +84,7 @@ def run_planned(
         inputs=inputs,
     )
     run = runner(plan, given=given)
-    # As the record names them; their arguments are those of the run.
+    # They only name the kernels in the record; `run` passes the arguments.
     launches = [
         Launch(
             *(launch.kernel.read_code_object(), launch.kernel.symbol, launch.grid),

@@ -1,4 +1,4 @@
-"""Pictures of records, with matplotlib (pip install amdattn[plot])."""
+"""Plots of records with matplotlib (pip install amdattn[plot])."""
 
 from __future__ import annotations
 
@@ -30,22 +30,30 @@ _LEGEND_COLUMNS = 4
 _TIMELINE_CLK = 6000
 _UNITS = ("matrix", "vector", "lds", "memory", "wave")
 _UNIT_NAMES = ("matrix", "vector", "LDS", "memory", "wave")
-_UNDER_WAY = ("lds", "memory")  # units that have several instructions at a time
+_UNDER_WAY = ("lds", "memory")  # units that may have several instructions in flight
 
 
 class PlotError(AmdattnError):
-    """A picture cannot be made."""
+    """A plot cannot be drawn."""
 
 
 def check_request(kind: str, path: Path) -> None:
-    """Raise for an unknown kind or file format, or without matplotlib, before anything runs."""
+    """Check a request before anything runs.
+
+    Raises
+    ------
+    ValueError
+        `kind` is none of `KINDS`, or the name of the file has no suffix of `FORMATS`.
+    PlotError
+        matplotlib is missing.
+    """
     if kind not in KINDS:
         raise ValueError(f"plot={kind!r} must be one of {', '.join(KINDS)}")
     check_file(path)
 
 
 def check_file(path: Path) -> None:
-    """Raise for an unknown file format, or without matplotlib."""
+    """Raise ValueError for an unknown file format, PlotError if matplotlib is missing."""
     if path.suffix not in FORMATS:
         raise ValueError(f"plot file {path} must end in one of {', '.join(FORMATS)}")
     _figure()
@@ -60,11 +68,27 @@ def _figure(height: float = 5.5) -> Any:
 
 
 def plot(kind: str, path: Path, records: Sequence[Record], profile: LaunchProfile | None) -> None:
-    """Draw one of `KINDS`; `profile` is of the last kernel and needed for a timeline."""
+    """Draw one of `KINDS` to a .png or .svg file.
+
+    Parameters
+    ----------
+    kind : {"roofline", "timeline", "stalls", "sweep"}
+    path : Path
+    records : sequence of Record
+    profile : LaunchProfile or None
+        The profile of the last kernel, with events; only a timeline needs it.
+
+    Raises
+    ------
+    ValueError
+        `kind` or the suffix of `path` is unknown.
+    PlotError
+        matplotlib is missing, or the records cannot be drawn in this way.
+    """
     check_request(kind, path)
     shown = [record for record in records if not record.refused]
     if not shown:
-        raise PlotError(f"--plot {kind}: no kernel ran")
+        raise PlotError(f"--plot {kind} needs a kernel that ran; all records are refusals")
     if kind == "timeline":
         if profile is None or not profile.events:
             raise PlotError("--plot timeline needs a modelled launch with events")
@@ -82,7 +106,7 @@ def _save(figure: Any, path: Path) -> None:
 
 
 def passes(path: Path, found: Sequence[Pass]) -> None:
-    """What the parts of passes of decoders take, as shares, with the floor of each step."""
+    """Draw the shares of the parts of decoder passes, and the floor of each step."""
     names = list(dict.fromkeys(part.name for one in found for part in one.parts))
     shades = _COLOURS[:-1]  # the floor is black
     figure = _figure(1.5 + 0.7 * len(found))
@@ -134,7 +158,7 @@ def _roofline(records: Sequence[Record]) -> Any:
     _need_modelled(records, "roofline")
     records = [record for record in records if record.flops]
     if not records:
-        raise PlotError("--plot roofline: no kernel's operations are known")
+        raise PlotError("--plot roofline needs a kernel whose operations are known")
     rates = [r.tflops(us) for r, us in zip(records, leading_us(records), strict=True)]
     figure = _figure()
     axes = figure.add_subplot()
@@ -170,7 +194,7 @@ def _roofline(records: Sequence[Record]) -> Any:
 
 
 def _stalls(records: Sequence[Record]) -> Any:
-    """Where the waves' time goes, one bar per record."""
+    """Shares of the waves' lifetime by stall reason, one bar per record."""
     _need_modelled(records, "stalls")
     figure = _figure(1.2 + 0.3 * len(records))
     axes = figure.add_subplot()
@@ -213,7 +237,7 @@ def _sweep(records: Sequence[Record]) -> Any:
 
 
 def _timeline(profile: LaunchProfile) -> Any:
-    """A stretch in the middle of what was kept of CU 0: a row per wave, and one per unit."""
+    """The middle of the events that were kept of CU 0: a row per wave, and one per unit."""
     first, last = profile.events[0].start, max(e.end for e in profile.events)
     length = min(_TIMELINE_CLK, last - first)
     begin = (first + last - length) / 2
@@ -245,8 +269,8 @@ def _timeline(profile: LaunchProfile) -> Any:
     axes.set(ylim=(len(rows) - 0.5, -0.5), xlim=(0, length))
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.set(
-        xlabel=f"clk after clk {begin:,.0f} of the launch, modelled; of LDS and memory the height "
-        "is how many instructions are under way"
+        xlabel=f"clk after clk {begin:,.0f} of the launch, modelled; the height of LDS and memory "
+        "is the number of instructions in flight"
     )
     at_clock = f"modelled at {profile.clock_ghz:g} GHz"
     axes.set_title(f"One CU, {at_clock}: {readable(profile.kernel)}", fontsize=11)
@@ -254,7 +278,7 @@ def _timeline(profile: LaunchProfile) -> Any:
 
 
 def _draw_under_way(axes: Any, at: int, spans: Sequence[tuple[float, float]], colour: str) -> int:
-    """How many of the spans there are at a time, as heights of a row; returns the most."""
+    """Draw the number of overlapping spans as the height of a row; return the greatest number."""
     changes = sorted([(x, 1) for x, _ in spans] + [(x + width, -1) for x, width in spans])
     xs = [x for x, _ in changes]
     counts = list(accumulate(change for _, change in changes))
@@ -265,7 +289,7 @@ def _draw_under_way(axes: Any, at: int, spans: Sequence[tuple[float, float]], co
 
 
 def readable(symbol: str) -> str:
-    """A mangled C++ name without arguments as it was written; any other symbol as it is."""
+    """Demangle a C++ name without arguments; return any other symbol unchanged."""
     found = re.fullmatch(r"_ZN(.*)E", symbol)
     rest, parts = found[1] if found else "", []
     while rest:

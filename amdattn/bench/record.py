@@ -1,4 +1,4 @@
-"""One row of a benchmark: what ran, on what, and what it cost, with where each number is from."""
+"""One row of a benchmark: what ran, on which device, its cost, and the origin of each number."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from amdattn.user_files import read_json
 
 SCHEMA = 2
 MODELLED, MEASURED = "modelled", "measured"
-# Below it a launch hardly reaches the power cap, or not for long: the constant clock, which is of
-# launches at the cap, is then further from the truth than the estimate.
+# A shorter launch hardly reaches the power cap, or not for long. The constant clock, which is that
+# of launches at the cap, is then further from the truth than the estimate.
 SHORT_US = 1000.0
 
 
@@ -28,17 +28,17 @@ class Times:
     Attributes
     ----------
     at_peak_us, at_sustained_us : float or None
-        Modelled cycles at a clock, without the launch, but with the launch floor between several;
-        at the peak clock that is a lower bound.
+        Modelled cycles at the peak or the sustained clock. The overhead of the first launch is not
+        included; that between several launches is. The time at the peak clock is a lower bound.
     estimated_us : float or None
-        Modelled cycles at the clock that the estimate of the energy gives, where there is one: of a
-        short launch simulated at that clock, of others those of the sustained clock, but not less
-        than HBM takes for its bytes.
+        Modelled cycles at the clock of the energy estimate, if there is one. A short launch is
+        simulated at that clock; of other launches the cycles are those of the sustained clock, but
+        the time is at least what HBM needs for its bytes.
     by_use_us : float or None
-        Modelled cycles at the clock by matrix use of `amdattn.arch.power_cap`, where there is one:
-        of long launches, without the launch.
+        Modelled cycles at the clock by matrix use of `amdattn.arch.power_cap`, if there is one. It
+        is meant for long launches, and does not include the launch.
     median_us, low_us, high_us : float or None
-        Measured with events of a GPU: median, and the quantiles 0.1 and 0.9.
+        Measured with events of a GPU: the median, and the quantiles 0.1 and 0.9.
     """
 
     at_peak_us: float | None = None
@@ -52,39 +52,61 @@ class Times:
 
 @dataclass(frozen=True)
 class Record:
-    """A kernel at a shape. `refused` says why there are no numbers.
+    """The result of a kernel at a shape.
 
     Attributes
     ----------
+    operation, shape : str
+        E.g. "attention", and the shape as tables show it.
+    sizes : dict
+        The parameters of the problem.
+    peer : str
+        The owner of the kernel: "amdattn", another project, or object=FILE.
+    round_mode : str
+        Rounding of the probabilities; "" for other operations.
     origin : {"modelled", "measured"}
+    refused : str
+        The reason why there are no numbers; "" if there are.
+    kernel, sha256 : str
+        Symbol, and digest of the code object; with " + " between those of several launches.
+    flops : int
+        Useful operations; 0: unknown, or the cycles are of a part of the launch.
     inputs : str
-        What q, k and v held: a class of `amdattn.bench.inputs`, or a file; "" of other operations.
+        Contents of q, k and v: a class of `amdattn.bench.inputs`, or a file; "" for other
+        operations.
+    cycles : float or None
+        Modelled; None if measured.
+    times : Times
     use : dict of str to float
         Share of the cycles in which MFMA, VALU and LDS are busy, over the CUs that got a workgroup;
         mfma_device: MFMA over all CUs of the device.
     stalls : dict of str to float
         Share of the waves' lifetime by reason.
     bytes : dict of str to float
-        Of the whole device by the level that served them: l1, l2, mall, hbm; or that took them:
-        l2_write, mall_write, hbm_write.
+        Bytes of the whole device by the level that served them (l1, l2, mall, hbm) or accepted them
+        (l2_write, mall_write, hbm_write).
+    workgroups, residents, rounds : int
+        Workgroups of the launch, workgroups that share a CU, and rounds in which they run.
     clocks : dict
-        Clock assumptions: peak_ghz, sustained_ghz, by_use_ghz where there is one, and launch_us,
-        which is in no other number; gemm_tflops, the greatest published rate of a product.
+        Assumed clocks: peak_ghz, sustained_ghz, and by_use_ghz if there is one; launch_us, which no
+        other number includes; gemm_tflops, the greatest published rate of a product.
     reading : str
-        The one that was modelled, "default" or the name of an assumption that was made otherwise
+        The reading that was modelled: "default", or the name of an assumption that differs
         (docs/generated/readings.md). "" if measured.
     caches : str
-        What the model's caches hold when the operation starts; "" if measured.
+        Contents of the model's caches when the operation starts; "" if measured.
     sampled : dict
         What was simulated in place of the whole launch; empty if all of it was.
+    hottest : list of dict
+        The instructions at which waves waited longest.
     launches : list of dict
-        Of an operation of several launches, each with its kernel and figures; else empty. The
-        record has their sums, and means by cycles of the shares.
+        For an operation of several launches, the kernel and the figures of each; else empty. The
+        record has sums, and means of the shares weighted by cycles.
     energy : dict
-        An estimate beside the model (amdattn.energy): joules, microseconds and clock_ghz under the
-        power cap, the cycles that it is of, watts by consumer; operations of MFMAs by MxNxK, and
-        per thousand of them VALU slots of 64 lanes and bytes of LDS, L1, L2 and HBM. Or "refused":
-        why there is no estimate.
+        An estimate, not part of the model (amdattn.energy): joules, microseconds and clock_ghz
+        under the power cap, the cycles to which they apply, watts by consumer; operations of MFMAs
+        by MxNxK, and per thousand of them VALU slots of 64 lanes and bytes of LDS, L1, L2 and HBM.
+        Or "refused": the reason why there is no estimate.
     """
 
     operation: str
@@ -116,7 +138,7 @@ class Record:
 
     @property
     def label(self) -> str:
-        """What to call the kernel beside others at the same shape."""
+        """The name of the kernel in comparisons at the same shape."""
         other_plan = ", parts merged apart" * bool(self.sampled.get("merged_apart"))
         name = f"{self.peer} {self.round_mode}".strip() + other_plan
         other_inputs = f" {self.inputs}" * (self.inputs not in ("", NORMAL.name))
@@ -124,32 +146,32 @@ class Record:
 
     @property
     def other_reading(self) -> str:
-        """The reading as a title ends with it: "" of the default one, and if measured."""
+        """The reading as the end of a title; "" for the default one and if measured."""
         return f", {self.reading}" if self.reading not in ("", DEFAULT) else ""
 
     @property
     def short(self) -> bool:
-        """Whether the estimated clock's time leads, not the sustained one's."""
+        """Whether to compare by the time at the estimated clock, not at the sustained one."""
         times = self.times
         return times.estimated_us is not None and (times.at_sustained_us or 0.0) < SHORT_US
 
     @property
     def issue(self) -> float:
-        """Share of the waves' lifetime in which they issue: what the stalls leave of it."""
+        """Share of the waves' lifetime in which they issue: the remainder after all stalls."""
         return max(1 - sum(self.stalls.values()), 0.0)
 
     def us(self, estimated: bool) -> float | None:
-        """The time to compare by: measured, or modelled at the estimated or the sustained clock."""
+        """The time for comparisons: measured, or modelled at the estimated or sustained clock."""
         if self.origin == MEASURED:
             return self.times.median_us
         return self.times.estimated_us if estimated else self.times.at_sustained_us
 
     def tflops(self, microseconds: float | None) -> float | None:
-        """Useful operations per time."""
+        """TFLOP/s of the useful operations in this time; None if one of the two is unknown."""
         return self.flops / microseconds / 1e6 if microseconds and self.flops else None
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it, with the TFLOP/s of each time."""
+        """The record as an object of JSON, with the TFLOP/s of each time."""
         row = dataclasses.asdict(self)
         row["tflops"] = {
             name.removesuffix("_us"): self.tflops(value)
@@ -160,13 +182,13 @@ class Record:
 
 
 def estimate_leads(records: Sequence[Record]) -> bool:
-    """Whether to compare records by the estimated clock: all that were modelled are short."""
+    """Whether to compare records at the estimated clock: if all modelled ones are short."""
     modelled = [r for r in records if r.origin == MODELLED and not r.refused]
     return bool(modelled) and all(record.short for record in modelled)
 
 
 def leading_us(records: Sequence[Record]) -> list[float | None]:
-    """The time of each to compare by, one kind for all records of a shape."""
+    """The time of each record for comparisons, of the same kind for all records of a shape."""
     shapes: dict[str, list[Record]] = {}
     for record in records:
         shapes.setdefault(record.shape, []).append(record)
@@ -175,7 +197,7 @@ def leading_us(records: Sequence[Record]) -> list[float | None]:
 
 
 def document(records: Sequence[Record], seconds: float) -> dict[str, Any]:
-    """All of a run, with what it ran on."""
+    """The document of a run for --json: versions, device, seconds of the run, and records."""
     from amdattn.device import runtime
 
     device = runtime.get()
@@ -199,7 +221,7 @@ def document(records: Sequence[Record], seconds: float) -> dict[str, Any]:
 
 
 def model_version() -> str:
-    """The first digits of the sha256 of the library that holds the model; "" on a GPU."""
+    """The first 12 digits of the sha256 of the library with the model; "" on a GPU."""
     import hashlib
 
     from amdattn.device import runtime
@@ -211,12 +233,12 @@ def model_version() -> str:
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[Record]]:
-    """A document that was written with --json, and its records.
+    """Read a document that --json wrote; return it and its records.
 
     Raises
     ------
     ValueError
-        The file is no such document.
+        The file is not such a document.
     """
     try:
         found = read_json(path)
@@ -229,7 +251,7 @@ def read(path: Path) -> tuple[dict[str, Any], list[Record]]:
         ) from None
 
 
-# What JSON has for the annotations of a Record and its Times.
+# The types that JSON has for the annotations of a Record and its Times.
 _JSON_TYPES: dict[str, tuple[type, ...]] = {
     **{"str": (str,), "int": (int,), "float | None": (int, float, type(None))},
     **{"Times": (dict,), "dict[str, Any]": (dict,), "dict[str, float]": (dict,)},
@@ -245,7 +267,7 @@ def _record(row: Any) -> Record:
 
 
 def _checked(kind: type[Any], row: dict[str, Any]) -> dict[str, Any]:
-    """The fields that `kind` has, each of its type."""
+    """The fields of `kind` that the row has; raises TypeError for a value of another type."""
     types = {f.name: str(f.type) for f in dataclasses.fields(kind)}
     found = {name: value for name, value in row.items() if name in types}
     for name, value in found.items():

@@ -1,8 +1,9 @@
 """Replays the dispatch of a launch: when every workgroup of an XCD starts and ends.
 
-As the simulator of the virtual device dispatches: round robin over XCDs, in order within one, to
-the CU with the most room, one wave every so many clk. Workgroups that share a CU slow each other
-down: the scheduler prefers the older wave, so that speed depends on the age among the residents.
+It follows the simulator of the virtual device: round robin over XCDs, in order within an XCD, to
+the CU with the most room, with a fixed number of clk between waves. Workgroups that share a CU slow
+each other down. The scheduler prefers the older wave, so the speed of a workgroup depends on its
+age among the residents.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ class Speed:
 
     Attributes
     ----------
-    shared : by number of residents of a CU, by age among them (oldest first): (clk, clk per row)
-        A workgroup of so many KV rows would take clk + rows * clk_per_row in that company.
-    late : by CU, clk
-        What the first workgroups of a CU take longer or shorter than the mean over CUs.
-    warm : float, clk
-        What the later ones take longer: less than 0 where caches are warm.
+    shared : dict of int to tuple of (clk, clk per row)
+        By number of residents of a CU, then by age among them, oldest first. A workgroup with
+        `rows` KV rows would take clk + rows * clk_per_row in that company.
+    late : tuple of float
+        By CU: the difference in clk of its first workgroups from the mean over CUs.
+    warm : float
+        Additional clk of later workgroups; negative if caches are warm.
     """
 
     shared: dict[int, tuple[tuple[float, float], ...]]
@@ -39,7 +41,7 @@ class Speed:
     warm: float = 0.0
 
     def duration(self, num_residents: int, age: int, rows: float) -> float:
-        """Clk that a workgroup would take if its company never changed."""
+        """Clk that a workgroup would take if the residents of its CU never changed."""
         fixed, per_row = self.shared[num_residents][age]
         return max(fixed + per_row * rows, 1.0)
 
@@ -47,7 +49,7 @@ class Speed:
 @dataclass
 class _ComputeUnit:
     residents: list[int] = field(default_factory=list)  # workgroups, oldest first
-    admitted: int = 0  # with those that have not started yet
+    admitted: int = 0  # including those that have not started yet
     began: int = 0
     now: float = 0.0
     version: int = 0
@@ -55,7 +57,14 @@ class _ComputeUnit:
 
 @dataclass(frozen=True)
 class Timeline:
-    """When the workgroups of an XCD ran, in the order of dispatch, in clk."""
+    """When the workgroups of an XCD ran, in the order of dispatch.
+
+    Attributes
+    ----------
+    start, end : (workgroups,) float64
+        Clk.
+    cu : (workgroups,) int64
+    """
 
     start: NDArray[np.float64]
     end: NDArray[np.float64]
@@ -63,21 +72,26 @@ class Timeline:
 
     @property
     def cycles(self) -> float:
-        """Until the last one ended."""
+        """Clk until the last workgroup ended."""
         return float(self.end.max(initial=0.0))
 
 
 def replay(
     rows: Sequence[float], speed: Speed, residents: int, num_waves: int, clocks: Clocks
 ) -> Timeline:
-    """Run the workgroups of one XCD.
+    """Replay the workgroups of one XCD.
 
     Parameters
     ----------
     rows : sequence of float
-        KV rows of each, in the order of dispatch.
+        KV rows of each workgroup, in the order of dispatch.
+    speed : Speed
     residents : int
         Workgroups that fit a CU.
+    num_waves : int
+        Waves of a workgroup.
+    clocks : Clocks
+        Of the device.
     """
     count = len(rows)
     cus = [_ComputeUnit() for _ in range(min(clocks.cus_per_xcd, count))]
@@ -99,7 +113,7 @@ def replay(
             dispatched += 1
 
     def advance(index: int, now: float) -> None:
-        """Let the residents progress, and ask for the time when the next one ends."""
+        """Advance the progress of the residents to `now`."""
         cu = cus[index]
         for age, w in enumerate(cu.residents):
             left[w] -= (now - cu.now) / speed.duration(len(cu.residents), age, rows[w])
@@ -127,7 +141,7 @@ def replay(
             cu.residents.append(w)
             start[w], home[w] = now, index
             extra = speed.warm
-            if cu.began < residents:  # only the last of the first ones: its end is what counts
+            if cu.began < residents:  # only for the last of the first ones, whose end counts
                 is_last = cu.began == residents - 1 or count <= len(cus) * (cu.began + 1)
                 extra = speed.late[index] if is_last and speed.late else 0.0
             left[w] += extra / speed.duration(1, 0, rows[w])
@@ -142,5 +156,5 @@ def replay(
 
 
 def longest(timelines: Sequence[Timeline]) -> Timeline:
-    """Of the XCD that ends last."""
+    """The timeline of the XCD that ends last."""
     return max(timelines, key=lambda timeline: timeline.cycles)

@@ -18,8 +18,8 @@ from amdattn.output_files import replacing
 
 _DASH = "-"
 _NOTED = 0.01
-_WHOLE = 10  # TFLOP/s from which digits behind the point are noise
-UNITS = {"ms": (1e-3, 3), "us": (1.0, 2)}  # of times: what microseconds are of it, and digits
+_WHOLE = 10  # TFLOP/s from which digits after the point are noise
+UNITS = {"ms": (1e-3, 3), "us": (1.0, 2)}  # of times: factor from microseconds, and digits
 
 
 def _time(microseconds: float | None, unit: str) -> str:
@@ -83,13 +83,13 @@ def _uses(record: Record) -> dict[str, str]:
 
 
 def _hbm_bytes(record: Record) -> float | None:
-    """Read and written; files of older versions have no writes."""
+    """Bytes read and written; files of older versions have no writes."""
     read = record.bytes.get("hbm")
     return None if read is None else read + record.bytes.get("hbm_write", 0)
 
 
 def _have_flops(records: Sequence[Record]) -> bool:
-    """Whether there is anything to state TFLOP/s of: nothing is known of most code objects."""
+    """Whether TFLOP/s can be stated: the operations of most code objects are unknown."""
     return any(record.flops for record in records)
 
 
@@ -98,26 +98,28 @@ def _gigabytes_per_second(count: float | None, us: float | None) -> str:
 
 
 def stall_text(record: Record, most: int = 2) -> str:
-    """The greatest reasons why waves did not issue."""
+    """The `most` most frequent reasons for stalls, with their shares."""
     ordered = sorted(record.stalls.items(), key=lambda item: -item[1])[:most]
     return ", ".join(f"{reason} {share:.0%}" for reason, share in ordered)
 
 
 def conditions(records: Sequence[Record]) -> list[str]:
-    """What the times are: modelled at which clock, or measured."""
+    """Lines that say how the times were obtained: modelled at which clock, or measured."""
     modelled = [r for r in records if r.origin == MODELLED and not r.refused]
     lines = []
     if modelled:
         clocks = modelled[0].clocks
         rates = "TFLOP/s" if _have_flops(records) else "GB/s"
-        lines.append("modelled, not measured: cycles as time at the clock that an estimate of the")
-        lines.append(f"energy gives (est.), and at a constant {clocks['sustained_ghz']:g} GHz;")
+        lines.append("modelled, not measured: cycles are converted to time at the clock that an")
         lines.append(
-            f"{rates} and ratios are of the first, as launches are short"
+            f"energy estimate gives (est.) and at a constant {clocks['sustained_ghz']:g} GHz;"
+        )
+        lines.append(
+            f"{rates} and ratios use the first time, because the launches are short"
             if estimate_leads(modelled)
-            else f"{rates} and ratios are of the first where all launches of a shape are short"
+            else f"{rates} and ratios use the first time if all launches of a shape are short"
             if any(r.short for r in modelled)
-            else f"{rates} and ratios are of the second"
+            else f"{rates} and ratios use the second time"
         )
         if held := list(dict.fromkeys(r.inputs for r in records if r.inputs)):
             lines.append(f"q, k and v: {', '.join(held)}")
@@ -125,43 +127,44 @@ def conditions(records: Sequence[Record]) -> list[str]:
         if others:
             lines.append(f"readings other than the default: {', '.join(others)}")
     if any(r.origin == MEASURED for r in records):
-        lines.append("measured with events: median, and the quantiles 10 and 90 %")
+        lines.append("measured with events: median, and the 10 % and 90 % quantiles")
     return lines
 
 
 def notes(records: Sequence[Record]) -> list[str]:
-    """What must be said beside the numbers."""
+    """Lines with caveats and explanations of the numbers, and the refusals."""
     modelled = [r for r in records if r.origin == MODELLED and not r.refused]
     lines = []
     if modelled:
         clocks = modelled[0].clocks
         lines.append(
-            f"At the peak clock, {clocks['peak_ghz']:g} GHz, the same cycles are a lower bound of "
-            f"the time. Each operation also costs {clocks['launch_us']:g} us of launch, which is "
-            "in no number here."
+            f"At the peak clock, {clocks['peak_ghz']:g} GHz, the same cycles give a lower bound of "
+            f"the time. Each operation also costs {clocks['launch_us']:g} us for its launch, which "
+            "no number here includes."
         )
         sampled = [r for r in modelled if "check_error" in r.sampled]
         if sampled:
             worst = max(abs(r.sampled["check_error"]) for r in sampled)
             lines.append(
-                f"{len(sampled)} of {len(modelled)} sampled: KV lengths "
-                f"{sampled[0].sampled['lengths']} extrapolated; the others predict the last "
-                f"within {worst:.2%}"
+                f"{len(sampled)} of {len(modelled)} are sampled: extrapolated from KV lengths "
+                f"{sampled[0].sampled['lengths']}, of which the others predict the last within "
+                f"{worst:.2%}"
             )
     lines += [
-        f"{r.shape} {r.peer} {r.round_mode}: this is not the plan that runs, which is too long to "
-        "be simulated in full by default and cannot be sampled: it merges parts in the launch that "
-        "computes them, which by its estimate takes less time. --sampling full simulates it"
+        f"{r.shape} {r.peer} {r.round_mode}: this is not the plan that runs. That plan merges "
+        "parts in the launch that computes them, so it cannot be sampled, and it takes too long to "
+        "be simulated in full by default; planning estimates that it is faster. --sampling full "
+        "simulates it"
         for r in modelled
         if r.sampled.get("merged_apart")
     ]
     lines += [
-        f"{r.shape} {r.label}: q, k and v of the samples are where those of the whole begin"
+        f"{r.shape} {r.label}: the samples use the beginning of q, k and v"
         for r in modelled
         if r.sampled and r.inputs not in ("", NORMAL.name)
     ]
     lines += [
-        f"{r.peer}: cycles of the first {r.sampled['first_workgroups']} of "
+        f"{r.peer}: cycles are those of the first {r.sampled['first_workgroups']} of "
         f"{r.sampled['of_workgroups']} workgroups of an XCD"
         for r in modelled
         if "first_workgroups" in r.sampled
@@ -170,17 +173,17 @@ def notes(records: Sequence[Record]) -> list[str]:
         low, high = r.sampled.get("order_range", (0.0, 0.0))
         if max(-low, high) > _NOTED:
             lines.append(
-                f"{r.shape} {r.label}: {low:+.1%} to {high:+.1%} if workgroups, which are "
-                "unequal, vary by 1 % and so share CUs differently"
+                f"{r.shape} {r.label}: {low:+.1%} to {high:+.1%} if the times of the unequal "
+                "workgroups vary by 1 %, which distributes them over CUs differently"
             )
     lines += [
-        f"{r.shape} {r.label}: no estimate of the energy: {r.energy['refused']}"
+        f"{r.shape} {r.label}: no energy estimate: {r.energy['refused']}"
         for r in modelled
         if "refused" in r.energy
     ]
     lines += [
-        f"{r.shape} {r.label}: {len(r.launches)} launches, with "
-        f"{r.clocks['launch_us'] * (len(r.launches) - 1):g} us between them in the time"
+        f"{r.shape} {r.label}: {len(r.launches)} launches; the time includes "
+        f"{r.clocks['launch_us'] * (len(r.launches) - 1):g} us between them"
         for r in modelled
         if r.launches
     ]
@@ -188,8 +191,8 @@ def notes(records: Sequence[Record]) -> list[str]:
         most, rate = r.clocks.get("gemm_tflops"), r.tflops(us)
         if most and rate and rate > most:
             lines.append(
-                f"{r.shape} {r.label}: {rate:.0f} TFLOP/s are more than the {most:.0f} that a "
-                "product reached at this device's power cap: the clock will be lower"
+                f"{r.shape} {r.label}: {rate:.0f} TFLOP/s is more than the {most:.0f} that a "
+                "matrix product reached at this device's power cap, so the clock will be lower"
             )
     refusals: dict[tuple[str, str], list[str]] = {}
     for r in records:
@@ -209,10 +212,17 @@ def print_table(
     wide: bool = False,
     unit: str = "ms",
 ) -> None:
-    """One row per record, by shape; what does not fit a number is below.
+    """Print one row per record, grouped by shape, between conditions and notes.
 
-    The table fits 80 columns, unless all of them are wanted with `wide`. Times are in `unit`, "ms"
-    or "us".
+    Parameters
+    ----------
+    console : Console
+    title : str
+    records : sequence of Record
+    wide : bool
+        Print all columns; otherwise those that fit 80 characters.
+    unit : {"ms", "us"}
+        Of times.
     """
     console.print(Text(title, "bold"), soft_wrap=True)
     for line in conditions(records):
@@ -284,10 +294,7 @@ def _print_all_columns(console: Console, records: Sequence[Record], unit: str) -
 
 
 def relative_speeds(records: Sequence[Record]) -> dict[int, float]:
-    """By index: how many times as fast as the first kernel that ran at the same shape.
-
-    Of several readings each has its own first.
-    """
+    """Speed relative to the first kernel that ran at the same shape and reading, by index."""
     first: dict[tuple[str, str], float] = {}
     speeds = {}
     for i, (record, us) in enumerate(zip(records, leading_us(records), strict=True)):
@@ -303,7 +310,7 @@ def _spread(record: Record, unit: str) -> str:
 
 
 def print_details(console: Console, record: Record) -> None:
-    """Stalls, bytes by level, and the instructions that waves wait for, of one record."""
+    """Print the stalls, bytes by level and longest waits of one record, and its energy estimate."""
     stalls = Table("stall", "share of wave lifetime", title="stalls (modelled)")
     shares = {"issue, no stall": record.issue} | record.stalls
     for reason, share in sorted(shares.items(), key=lambda item: -item[1]):
@@ -353,19 +360,19 @@ def print_details(console: Console, record: Record) -> None:
 
 
 def matrix_use(record: Record) -> str:
-    """How the use of a CU's matrix units becomes that of the device's."""
+    """A sentence that relates the use of the matrix units per CU to that of the device."""
     of_cu, of_device = record.use["mfma"], record.use["mfma_device"]
     if of_cu == 0:
         return "No matrix instruction is issued."
     return (
-        f"Matrix units (modelled): MFMA/CU, {of_cu:.1%} of the cycles from the launch's start to "
-        f"its end on the CUs that got a workgroup, times {of_device / of_cu:.1%} of all CUs, "
-        f"which these are, is MFMA/all, {of_device:.1%}."
+        f"Matrix units (modelled): on the CUs that got a workgroup they are busy in {of_cu:.1%} of "
+        f"the cycles from the start of the launch to its end (MFMA/CU). These are "
+        f"{of_device / of_cu:.1%} of all CUs, so over all CUs it is {of_device:.1%} (MFMA/all)."
     )
 
 
 def fastest(records: Sequence[Record]) -> list[Record]:
-    """The best record of each shape, and of each reading."""
+    """The fastest record of each shape and reading."""
     best: dict[tuple[str, str], tuple[float, Record]] = {}
     for record, us in zip(records, leading_us(records), strict=True):
         if us is None:
@@ -377,7 +384,7 @@ def fastest(records: Sequence[Record]) -> list[Record]:
 
 
 def markdown(records: Sequence[Record], unit: str = "ms") -> str:
-    """A table that GitHub renders, with the notes below."""
+    """A table in GitHub's Markdown with all columns, followed by conditions and notes."""
     columns = _columns(records, unit)
     lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
     for record in records:
@@ -388,7 +395,7 @@ def markdown(records: Sequence[Record], unit: str = "ms") -> str:
 
 
 def write_csv(path: Path, records: Sequence[Record]) -> None:
-    """One flat row per record."""
+    """Write one flat row per record."""
     rows = [_flat(record) for record in records]
     names = list(dict.fromkeys(name for row in rows for name in row))
     with replacing(path) as new, open(new, "w", newline="", encoding="utf-8") as file:

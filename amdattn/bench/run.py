@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 _HOTTEST = 12
 _CACHES = "code warm, data cold"  # as do_bench leaves them on a GPU
 _QUANTILES = (0.1, 0.5, 0.9)
-_SETTLING, _SETTLED = 3, 0.02  # simulations at most, and until the clock changes by less
+_SETTLING, _SETTLED = 3, 0.02  # the most simulations, and the change of the clock that ends them
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A record, and what a plot needs besides."""
+    """A record, and the modelled launch that plots and traces need; None if measured."""
 
     record: Record
     modelled: Modelled | None = None
@@ -39,18 +39,21 @@ class Outcome:
 
 @contextlib.contextmanager
 def reading(name: str) -> Iterator[None]:
-    """Model launches of the block under one reading (`amdattn.arch.readings`).
+    """Model the launches of a `with` block under one reading (`amdattn.arch.readings`).
 
     Raises
     ------
     ValueError
-        The architecture has no such reading; or a GPU is bound, which measures, and it is not the
-        default.
+        The architecture has no such reading, or it is not the default and a GPU is bound, which
+        measures.
     """
     options = readings.options(name, runtime.device_props().arch)
     if not is_virtual():
         if name != readings.DEFAULT:
-            raise ValueError(f"reading={name!r} is of the model; a GPU is bound, which measures")
+            raise ValueError(
+                f"reading={name!r} must be {readings.DEFAULT!r} on a GPU, which measures: other "
+                "readings need the virtual device"
+            )
         yield
         return
     exports = runtime.get().virtual_exports()
@@ -62,12 +65,12 @@ def reading(name: str) -> Iterator[None]:
 
 
 def is_virtual() -> bool:
-    """Whether numbers will be modelled."""
+    """Whether the virtual device is bound, so that numbers are modelled."""
     return runtime.get().choice.kind == "virtual"
 
 
 def measured_record(blank: Record, launches: Sequence[Launch], functions: Functions) -> Record:
-    """Time the launches of an operation together on the GPU, caches flushed before every run."""
+    """Time the launches of an operation together on the GPU; caches are flushed before each run."""
 
     def enqueue() -> None:
         for launch in launches:
@@ -79,7 +82,7 @@ def measured_record(blank: Record, launches: Sequence[Launch], functions: Functi
 def timed_record(
     blank: Record, launches: Sequence[Launch], enqueue: Callable[[], object]
 ) -> Record:
-    """The same of launches that `enqueue` makes."""
+    """Like `measured_record`, but `enqueue` makes the launches."""
     quantiles: Sequence[float] = do_bench(enqueue, quantiles=_QUANTILES)
     low, median, high = (1000 * ms for ms in quantiles)
     return dataclasses.replace(
@@ -93,7 +96,7 @@ def timed_record(
 
 
 def _readable_clocks() -> dict[str, float]:
-    """The device's greatest clock, as its runtime states it."""
+    """The device's greatest clock according to its runtime."""
     device = runtime.get()
     attribute = device.hip.hipDeviceAttribute_t.hipDeviceAttributeClockRate
     khz = device.check(
@@ -103,7 +106,7 @@ def _readable_clocks() -> dict[str, float]:
 
 
 def modelled_record(blank: Record, modelled: Modelled) -> Record:
-    """What the model says, with times at both clocks."""
+    """`blank` with the results of the model, and times at each clock."""
     launch = modelled.launch
     props = runtime.device_props()
     arch, limits = clocks(props), props.architecture
@@ -155,7 +158,10 @@ def modelled_record(blank: Record, modelled: Modelled) -> Record:
 def estimated_us(
     estimated: Mapping[str, Any], served: Mapping[str, float], arch: Clocks
 ) -> float | None:
-    """Time at the estimated clock; HBM, whose clock is another, may take longer."""
+    """Time at the estimated clock, but at least that of HBM, which has its own clock.
+
+    None if there is no estimate.
+    """
     if "clock_ghz" not in estimated:
         return None
     of_hbm = (served["hbm"] + served["hbm_write"]) / arch.hbm_bytes_per_ns / 1000
@@ -163,14 +169,17 @@ def estimated_us(
 
 
 def settled(record: Record, model: Callable[[int], Activity]) -> Record:
-    """A short launch's estimate, of a simulation at the clock that it states.
+    """Repeat the estimate of a short launch with simulations at the clock that it gives.
 
-    Latencies beyond the L2 are in ns: what another clock saves is less than the clocks' ratio.
+    Latencies beyond the L2 are constant in ns, so a higher clock saves less than the ratio of the
+    clocks.
 
     Parameters
     ----------
+    record : Record
+        With an estimate.
     model : callable
-        Activity of the operation by clock in MHz.
+        Returns the activity of the operation from the clock in MHz.
     """
     floors = record.clocks["launch_us"] * max(len(record.launches) - 1, 0)
     at, next_ghz = record.clocks["sustained_ghz"], record.energy["clock_ghz"]
@@ -191,10 +200,13 @@ def settled(record: Record, model: Callable[[int], Activity]) -> Record:
 
 
 def energy(activity: Activity) -> dict[str, Any]:
-    """The estimate of amdattn.energy, and what it is from; or why there is none."""
+    """The estimate of amdattn.energy and its inputs, or the reason why there is none.
+
+    The keys are those of `Record.energy`.
+    """
     device = runtime.device_props().label
     if device not in ENERGIES:
-        return {"refused": f"no energies of {device} are known, of {', '.join(ENERGIES)} only"}
+        return {"refused": f"no energies are known for {device}, only for {', '.join(ENERGIES)}"}
     try:
         estimated = estimate(activity, ENERGIES[device])
     except ValueError as error:
@@ -215,7 +227,7 @@ def energy(activity: Activity) -> dict[str, Any]:
 
 
 def _hottest(profile: LaunchProfile) -> list[dict[str, Any]]:
-    """The instructions in front of which waves waited longest."""
+    """The instructions at which waves waited longest."""
     sites = sorted(profile.sites, key=lambda site: -sum(site.stalls.values()))[:_HOTTEST]
     lifetime = max(profile.clk["wave"], 1)
     return [

@@ -1,4 +1,4 @@
-"""Shapes of attention to run, and the named sets of them."""
+"""Shapes of attention for benchmarks, and named sets of them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,28 @@ from amdattn.ops.attention.problem import AttentionProblem
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Attention forward in bfloat16 of one size, as a benchmark names it.
+    """The size of a bfloat16 attention forward in a benchmark.
 
-    `window` is as in FlashAttention, (-1, -1) for none; `sinks`: every head has one more score, of
-    a key without a value. head_dim_v 0 stands for head_dim.
+    Operands have the strides of compact (batch, seqlen, heads, head_dim) arrays, or of
+    (batch, heads, seqlen, head_dim) arrays for layout "bhsd".
 
-    Strides of the operands are those of compact (batch, seqlen, heads, head_dim) arrays, or
-    (batch, heads, seqlen, head_dim) for layout "bhsd".
+    Attributes
+    ----------
+    batch, heads_q, heads_kv, seqlen_q, seqlen_kv, head_dim : int
+    causal : bool
+        Aligned to the last query and key.
+    layout : {"bshd", "bhsd"}
+    head_dim_v : int
+        0: head_dim.
+    window : tuple of int
+        (left, right) as in FlashAttention; (-1, -1): none.
+    sinks : bool
+        Whether every head has one more score, of a key without a value.
+
+    Raises
+    ------
+    ValueError
+        A size is out of range.
     """
 
     batch: int
@@ -54,7 +69,7 @@ class Shape:
 
     @property
     def sizes(self) -> Sizes:
-        """As inputs are made of."""
+        """The sizes by which inputs are made."""
         return Sizes(
             *(self.batch, self.seqlen_q, self.seqlen_kv, self.heads_q, self.heads_kv),
             *(self.head_dim, self.head_dim_v),
@@ -62,11 +77,11 @@ class Shape:
 
     @property
     def masked(self) -> bool:
-        """Whether some query does not see all keys."""
+        """Whether some query may not see all keys."""
         return self.problem("rtne").window != (-1, -1)
 
     def problem(self, round_mode: str) -> AttentionProblem:
-        """The same as the planner takes it."""
+        """The problem for the planner."""
         return AttentionProblem(
             self.batch,
             self.seqlen_q,
@@ -83,14 +98,14 @@ class Shape:
 
     @property
     def flops(self) -> int:
-        """Operations of Q @ K^T and P @ V, of scores that are not masked.
+        """Operations of Q @ K^T and P @ V, for scores that are not masked.
 
-        Publications count half of the scores under a causal mask, a little less.
+        Publications count half of the scores under a causal mask, which is a little less.
         """
         return self.problem("rtne").flops
 
     def with_lengths(self, seqlen_q: int, seqlen_kv: int) -> Shape:
-        """The same with other sequence lengths."""
+        """The shape with other sequence lengths."""
         return dataclasses.replace(self, seqlen_q=seqlen_q, seqlen_kv=seqlen_kv)
 
     def strides(self, operand: str) -> dict[str, int]:
@@ -113,7 +128,10 @@ _PREFILLS = (2048, 4096, 8192, 16384)
 
 
 def _hipkittens(head_dim: int, heads_kv: int, causal: bool, seqlen: int) -> Shape:
-    """One row of the grid; its longest rows, but for this one kind, have 15 batch entries."""
+    """One row of the grid.
+
+    The longest rows have 15 batch entries, except those with neither a mask nor groups of heads.
+    """
     heads = 16 if heads_kv == 16 else 64
     full = seqlen < 16384 or (heads_kv == heads and not causal)
     return Shape(16 if full else 15, heads, heads_kv, seqlen, seqlen, head_dim, causal)
@@ -126,12 +144,13 @@ def _hipkittens(head_dim: int, heads_kv: int, causal: bool, seqlen: int) -> Shap
 # flux: 24 heads of 128, 4096 image and 512 text tokens (1024x1024).
 # whisper: large-v3 has 20 heads of 64; the encoder sees 1500 frames, and so does the decoder, from
 # one token to its 448.
-# causal: 16 and 64 heads, as many of K and V.
+# causal: 16 and 64 heads, and as many of K and V.
 # llama3-70b: 64 query and 8 KV heads of 128 (config.json).
 # gpt-oss: 64 query and 8 KV heads of 64, with sinks; every other layer sees 128 keys (config.json
 # of the 20B and 120B models).
 # hipkittens: HazyResearch/HipKittens@f09e9685, analysis/attn/fwd/benchmark/mi355x_*_fwd.json.
-# gluon: ROCm/gfx950-gluon-tutorials, kernels/attention/README.md, and the same causal and longer.
+# gluon: ROCm/gfx950-gluon-tutorials, kernels/attention/README.md; also with a causal mask, and
+# longer.
 # deepseek: 128 heads of 192, values of 128, before the latent attention is absorbed (V3, prefill).
 PRESETS: dict[str, tuple[Shape, ...]] = {
     "moonmath": (
@@ -188,7 +207,7 @@ PRESETS: dict[str, tuple[Shape, ...]] = {
 
 
 def preset(name: str) -> tuple[Shape, ...]:
-    """The shapes of a named set."""
+    """The shapes of a named set; raises ValueError for an unknown name."""
     if name not in PRESETS:
         raise ValueError(f"preset={name!r} must be one of {', '.join(PRESETS)}")
     return PRESETS[name]

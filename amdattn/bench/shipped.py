@@ -22,5 +22,5 @@ class Shipped(ShippedLaunches):
     def model(
         self, shape: Shape, functions: Functions, **options: Unpack[ModelOptions]
     ) -> list[Modelled]:
-        """What the performance model says of every launch; see `FamilySampler`."""
+        """Model every launch with the performance model; see `FamilySampler`."""
         return FamilySampler(self, shape, functions, **options).model()

@@ -25,16 +25,18 @@ if TYPE_CHECKING:
 
 
 class ShippedLaunches:
-    """The kernels that a plan chooses.
+    """The kernels that planning chooses.
 
     Parameters
     ----------
+    round_mode : str
+        Rounding of the probabilities.
     num_splits : int
-        As of the operation; 0: the planner's choice.
+        As in the operation; 0: the planner's choice.
     q_tile : int
-        Only kernels whose tiles have so many rows; 0: the planner's choice.
+        Use only kernels whose tiles have this many rows; 0: the planner's choice.
     merges : bool
-        Whether the last part of a tile may merge all of them, which is the planner's choice, too.
+        Whether the last part of a tile may merge all parts; if it may, the planner chooses.
     """
 
     peer = "amdattn"
@@ -46,11 +48,11 @@ class ShippedLaunches:
         self._merges = merges
 
     def split(self, num_splits: int, q_tile: int = 0) -> Self:
-        """The same with every tile in so many parts; 1: none."""
+        """The same kernels with every tile in `num_splits` parts; 1: undivided."""
         return type(self)(self.round_mode, num_splits, q_tile, self._merges)
 
     def merging_apart(self) -> Self:
-        """The same of plans whose parts a launch of its own merges."""
+        """The same kernels in plans that merge parts in a launch of its own."""
         return type(self)(self.round_mode, self._num_splits, self._q_tile, merges=False)
 
     def _plan(self, shape: Shape) -> PlannedAttention:
@@ -67,7 +69,7 @@ class ShippedLaunches:
         return plan_attention(problem, runtime.device_props(), rows)
 
     def refusal(self, shape: Shape) -> str:
-        """What the planner says against it."""
+        """The planner's reason against the shape; "" if there is none."""
         try:
             self._plan(shape)
         except (UnsupportedProblem, UnsupportedDeviceError) as error:
@@ -75,11 +77,11 @@ class ShippedLaunches:
         return ""
 
     def launch(self, shape: Shape, operands: Operands) -> Launch:
-        """The first launch: of a plan with parts, a second one merges them."""
+        """The first launch; in a plan with parts a second one may merge them."""
         return self.launches(shape, operands)[0]
 
     def launches(self, shape: Shape, operands: Operands) -> list[Launch]:
-        """As the operation itself would make them, without a log-sum-exp."""
+        """The launches that the operation itself would make, without a log-sum-exp."""
         plan = self._plan(shape)
         regions = {region.name: region.offset for region in plan.workspace.regions}
         if plan.workspace.zero_bytes:
@@ -94,7 +96,7 @@ class ShippedLaunches:
         return [_packed(planned, operands, address) for planned in plan.launches]
 
     def work(self, shape: Shape) -> WorkMap:
-        """How the first launch is divided into work items."""
+        """The work items of the first launch."""
         plan = self._plan(shape)
         return WorkMap.of(plan.problem, plan.forward)
 
@@ -103,15 +105,15 @@ class ShippedLaunches:
         return self._plan(shape).workspace.zero_bytes > 0
 
     def residents(self, shape: Shape) -> int:
-        """Workgroups of a CU."""
+        """Workgroups that a CU holds."""
         return workgroups_per_cu(self._plan(shape).forward.kernel, runtime.device_props())[0]
 
     def items(self, shape: Shape) -> Items:
-        """What the workgroups of the first launch do."""
+        """The work of each workgroup of the first launch."""
         return Items.of(self.work(shape))
 
     def walk(self, shape: Shape) -> Walk:
-        """What they read."""
+        """What each workgroup of the first launch reads."""
         return self.items(shape).walk
 
 

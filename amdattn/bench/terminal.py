@@ -17,7 +17,7 @@ _WIDEST = 1000
 
 @dataclass(frozen=True)
 class Line:
-    """A row: text by column, those without a text empty."""
+    """A row: texts by column, and a style of rich. Columns without a text are empty."""
 
     cells: Mapping[str, str]
     style: str = ""
@@ -26,16 +26,17 @@ class Line:
 def print_groups(
     console: Console, columns: Sequence[str], groups: Mapping[str, Sequence[Line]], *, left: int = 1
 ) -> None:
-    """Rows under headings of their own, all with the same columns.
+    """Print groups of rows with the same columns, each group under a heading.
 
-    Columns are as wide as their longest text. If that is too much, the first one is shortened.
+    Columns are as wide as their longest text. If they do not fit the console, the texts of the
+    first column are shortened.
 
     Parameters
     ----------
     groups : dict of str to sequence of Line
-        By heading; "" is none.
+        By heading; "": no heading.
     left : int
-        The first so many columns are left-justified, the others right-justified.
+        The first `left` columns are left-justified, the others right-justified.
     """
     lines = [line for group in groups.values() for line in group]
     widths = [
@@ -67,7 +68,7 @@ def _fitted(text: str, width: int) -> str:
 
 
 def print_wide(console: Console, table: Table) -> None:
-    """A table at its full width, whatever the terminal's is."""
+    """Print a table at its full width, even if the terminal is narrower."""
     wide = console.options.update(max_width=_WIDEST)
     width = Measurement.get(console, wide, table).maximum
     before = console.width

@@ -1,4 +1,4 @@
-"""The events of CU 0 in the Chrome trace format, which Perfetto opens."""
+"""Writes the events of CU 0 in the Chrome trace format, which Perfetto opens."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _WAVES, _UNITS = 1, 2  # processes of the trace: one track per wave, one per uni
 
 
 def write_trace(path: Path, profile: LaunchProfile) -> int:
-    """Write one track per wave and one per unit of each SIMD; returns how many events there were.
+    """Write one track per wave and one per unit of each SIMD; return the number of events.
 
-    Times are in microseconds at the assumed clock, as the format wants them; clk are in the
-    arguments of every event.
+    Times are in microseconds at the assumed clock, as the format requires. The arguments of every
+    event have them in clk.
     """
     texts = {site.offset: site.text for site in profile.sites}
     scale = 1 / (profile.clock_ghz * 1000)  # clk to us

@@ -1,9 +1,9 @@
-"""Bytes from the last level cache and from HBM: who reads K and V when, and what is still there.
+"""Bytes from the last level cache and from HBM, from the times at which workgroups read K and V.
 
-A simulation has one XCD and an eighth of the last level cache. It cannot see that what one XCD
-fetched is there for the others, nor what later tiles of a sampled launch find. Both follow from the
-times of all workgroups: each goes over its rows of K and V at an even pace, through the L2 of its
-XCD and the cache that all share.
+A simulation covers one XCD and an eighth of the last level cache. It cannot see that data fetched
+by one XCD is in the cache for the others, nor what later tiles of a sampled launch find there. Both
+follow from the times of all workgroups: each reads its rows of K and V at an even pace, through the
+L2 of its XCD and the cache that all XCDs share.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _LEAST_CHUNK, _MOST_TOUCHES = 64, 400_000
 
 
 class _Cache:
-    """Chunks of K and V, least recently used first out."""
+    """A cache of chunks of K and V that evicts the least recently used one."""
 
     def __init__(self, most: float) -> None:
         self._held: OrderedDict[int, None] = OrderedDict()
         self._most = max(int(most), 1)
 
     def misses(self, chunk: int) -> bool:
-        """Whether it has to be fetched; it is there afterwards."""
+        """Whether a chunk has to be fetched; afterwards the cache holds it."""
         if chunk in self._held:
             self._held.move_to_end(chunk)
             return False
@@ -49,14 +49,22 @@ class _Cache:
 def beyond_l2(
     shape: Shape, walk: Walk, timelines: Sequence[Timeline], arch: Clocks
 ) -> dict[str, float]:
-    """Bytes that the "mall" and the "hbm" of the device serve to a launch, operands cold.
+    """Bytes that the last level cache and HBM serve to a launch whose operands are not cached.
 
     Parameters
     ----------
+    shape : Shape
     walk : Walk
-        Of all workgroups, by flat id.
+        What all workgroups read, by flat id.
     timelines : sequence of Timeline
         By XCD.
+    arch : Clocks
+        The sizes of the caches.
+
+    Returns
+    -------
+    dict of str to float
+        Bytes of the device, as "mall" and "hbm".
     """
     row_bytes = (shape.head_dim + shape.head_dim_v) * BYTES_PER_ELEMENT
     rows = int((walk.kv_end - walk.kv_begin).sum())
@@ -66,7 +74,7 @@ def beyond_l2(
     l2 = [_Cache(arch.l2_bytes / row_bytes / chunk) for _ in timelines]
     mall = _Cache(arch.mall_bytes / row_bytes / chunk)
     order = np.argsort(times, kind="stable")
-    # Beyond nothing, beyond the L2, and beyond the last level cache.
+    # 0: served by the L2; 1: by the last level cache; 2: by HBM.
     levels = [
         l2[xcd].misses(place) and 1 + mall.misses(place)
         for xcd, place in zip(xcds[order].tolist(), places[order].tolist(), strict=True)
@@ -80,7 +88,7 @@ def beyond_l2(
 def _touches(
     walk: Walk, timelines: Sequence[Timeline], chunk: int, of_stream: int
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.int64]]:
-    """When, by which XCD, and which chunk of all streams; the last one comes after the first."""
+    """Times, XCDs and chunks (over all streams) of the reads; chunk numbers wrap in a stream."""
     flat = np.arange(len(walk.stream))
     xcd, nth = flat % len(timelines), flat // len(timelines)
     start, end = np.zeros(len(flat)), np.zeros(len(flat))

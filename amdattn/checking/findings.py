@@ -177,7 +177,7 @@ def read_findings(
 
 
 def _joined(known: Finding, again: Finding) -> Finding:
-    """The same defect, seen again."""
+    """The known finding after it was seen again."""
     seen = (*known.other_producers, again.producer_pc, *again.other_producers)
     others = [pc for pc in dict.fromkeys(seen) if pc is not None and pc != known.producer_pc]
     return dataclasses.replace(

@@ -233,7 +233,7 @@ class Check:
         return digest
 
     def _completed(self, finding: Finding) -> Finding:
-        """With source lines, and the element that an address belongs to."""
+        """The finding with source lines, and with the element to which an address belongs."""
         where, source, producer_source = finding.where, None, None
         if where.startswith("0x"):
             elements = (element_at(int(where, 16), *item) for item in self._views.items())

@@ -33,7 +33,7 @@ class SourceLines:
         return self._places[at] if at >= 0 else None
 
     def text(self, pc: int | None) -> str | None:
-        """The same as "file:line", relative to the working directory if it is in there."""
+        """The place as "file:line", relative to the working directory for files inside it."""
         place = self.at(pc)
         return None if place is None else f"{_shortened(place[0])}:{place[1]}"
 

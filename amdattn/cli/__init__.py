@@ -1,4 +1,4 @@
-"""The amdattn command. Importing this takes no time: `main` imports the rest."""
+"""The amdattn command. Importing this package is cheap, because `main` imports the rest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from amdattn.cli.exit_codes import INTERRUPTED
 
 
 def main() -> None:
-    """Entry point: errors of the package become one line and exit code 2."""
+    """Run the command; errors of the package become one line and exit code 2."""
     try:
         from amdattn.cli import commands, errors
     except KeyboardInterrupt:
@@ -19,7 +19,7 @@ def main() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    """`app`, of all commands."""
+    """Import `app`, the application with all commands, on first use."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from amdattn.cli.commands import app

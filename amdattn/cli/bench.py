@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from amdattn.bench.run import Outcome
     from amdattn.bench.shapes import Shape
 
-# Parameters that a preset has values for.
+# Parameters whose values a preset determines.
 _SIZES = (
     *("batch", "heads_q", "heads_kv", "seqlen_q", "seqlen_kv", "head_dim", "head_dim_v"),
     *("causal", "window_size", "sinks", "layout"),
@@ -100,8 +100,8 @@ def attention(
     peer: Annotated[
         list[str] | None,
         typer.Option(
-            help="A kernel beside ours: object=FILE (a code object, with --grid and --args), or "
-            "what benchmarks/attention_peers.py adds. Repeatable."
+            help="Another kernel to compare: object=FILE (a code object, with --grid and --args), "
+            "or a peer that benchmarks/attention_peers.py adds. Repeatable."
         ),
     ] = None,
     kernel: KernelName = None,
@@ -112,7 +112,7 @@ def attention(
     inputs: InputsName = "normal",
     tile_inputs: TileInputs = False,
     sampling: Annotated[
-        str, typer.Option(help="auto, sampled, or full: simulate every workgroup of an XCD.")
+        str, typer.Option(help="full simulates every workgroup of an XCD; or auto, or sampled.")
     ] = "auto",
     simulated_workgroups: SimulatedWorkgroups = 0,
     clock_mhz: ClockMhz = 0,
@@ -125,9 +125,9 @@ def attention(
     trace: Trace = None,
     details: Details = False,
 ) -> None:
-    """Attention forward in bfloat16, by our kernels, and code objects of your own beside them.
+    """Time the bfloat16 attention forward of this package, and your own code objects beside it.
 
-    benchmarks/attention_peers.py has AITER's, MoonMath's and Triton's.
+    benchmarks/attention_peers.py adds the kernels of AITER, MoonMath and Triton.
     """
     from amdattn.bench import run
     from amdattn.bench.inputs import named
@@ -154,7 +154,7 @@ def attention(
             )
         ]
     else:
-        refuse_given(context, _SIZES, "does not go with --preset")
+        refuse_given(context, _SIZES, "cannot be combined with --preset")
         shapes = shapes_of(preset)
     contents = named(inputs, is_tiled=tile_inputs)
     for shape in shapes:
@@ -206,12 +206,14 @@ def attention(
 def _peers(
     given: Sequence[str], round_mode: str, kinds: Sequence[PeerKind]
 ) -> tuple[list[Peer], list[Path]]:
-    """The kernels to run, ours first, and code object files."""
+    """The kernels to run, this package's first, and the code object files."""
     from amdattn.bench.shipped import Shipped
 
     modes = ROUND_MODES if round_mode == "all" else tuple(round_mode.split(","))
     if not set(modes) <= set(ROUND_MODES):
-        raise ValueError(f"--round-mode={round_mode!r} must be one of {(*ROUND_MODES, 'all')}")
+        raise ValueError(
+            f"--round-mode={round_mode!r} must be all, or some of {', '.join(ROUND_MODES)}"
+        )
     kernels: list[Peer] = [Shipped(mode) for mode in modes]
     files: list[Path] = []
     for name in given:

@@ -48,7 +48,7 @@ def gemm(
         int | None, typer.Option("--n", "-n", help=f"Columns of the result; default: {_N}.")
     ] = None,
     k: Annotated[
-        int | None, typer.Option("--k", "-k", help=f"Elements summed over; default: {_K}.")
+        int | None, typer.Option("--k", "-k", help=f"Elements of a dot product; default: {_K}.")
     ] = None,
     dtype: Dtype = "bfloat16",
     out_dtype: Annotated[
@@ -61,7 +61,7 @@ def gemm(
     peer: Annotated[
         list[str] | None,
         typer.Option(
-            help="object=FILE: a code object of the same product beside ours, with --grid and "
+            help="object=FILE: a code object to compare for the same product, with --grid and "
             "--args. Repeatable. `amdattn bench object FILE` runs one alone."
         ),
     ] = None,
@@ -81,10 +81,10 @@ def gemm(
     trace: Trace = None,
     details: Details = False,
 ) -> None:
-    """Products with few rows by gemm_nt, and code objects of your own beside it.
+    """Time matrix products with few rows by gemm_nt, and your own code objects beside it.
 
-    `amdattn tune gemm` times every kernel for a product; benchmarks/decode_gemm.py has AITER's,
-    FlyDSL's and Triton's.
+    `amdattn tune gemm` times every kernel for a product. benchmarks/decode_gemm.py adds the kernels
+    of AITER, FlyDSL and Triton.
     """
     from amdattn.bench import run
     from amdattn.bench.kernels import Functions
@@ -114,9 +114,11 @@ def gemm(
         for rows in m or [_M]
     ]
     if subjects and len(products) > 1:
-        raise ValueError(f"--m is given {len(products)} times, but --peer object=FILE is of one")
+        raise ValueError(
+            f"--m is given {len(products)} times; with --peer object=FILE it must be given once"
+        )
     for product in products:
-        product.plan()  # what no kernel does is an error before anything runs
+        product.plan()  # raises for an unsupported product before anything runs
     functions = Functions()
     start = time.perf_counter()
     outcomes: list[Outcome] = []

@@ -19,16 +19,18 @@ def launch(
     rounds: Annotated[int, typer.Option(help="Batches per path.")] = 300,
     as_json: AsJson = False,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="The tables of docs/studies/launch-overhead.md.")
+        bool,
+        typer.Option("--markdown", help="Print the tables of docs/studies/launch-overhead.md."),
     ] = False,
     wide: Annotated[
         bool,
         typer.Option("--wide", help="Print all columns; default: those that fit 80 characters."),
     ] = False,
 ) -> None:
-    """Host overhead: µs that one launch costs the calling thread, path by path.
+    """Time host overhead: µs that one launch costs the calling thread, by call path.
 
-    On the virtual device launches are accepted and not executed. Exit code 1 if a bar is missed.
+    The virtual device accepts launches here without executing them. Exit code 1 if a path exceeds
+    its bar.
     """
     from amdattn.bench import launch as bench
     from amdattn.device import runtime
@@ -65,6 +67,6 @@ def launch(
             print_groups(stdout, columns, {"": rows})
             stdout.print()
         stdout.print(f"times {runtime.get().measured_on}", style="dim", highlight=False)
-    # The call alone is judged: what a stream's thread takes of the CPU is not the host path's.
+    # Only the first device counts: the CPU time of a stream's thread is not host overhead.
     if not all(row.ok for row in measurements[0].rows):
         raise typer.Exit(1)

@@ -24,26 +24,28 @@ _COLUMNS = ("part", "times", "launches", "us", "of the pass", "kernel")
 def llama(
     shape: Annotated[str, typer.Option(help="llama3-8b, llama3-70b or qwen3-32b.")] = "llama3-8b",
     batch: Annotated[
-        str, typer.Option(help="Sequences of a step; several with commas between.")
+        str, typer.Option(help="Sequences of a step, or several numbers: 1,8,32.")
     ] = "1,8,32",
     context: Annotated[
-        int, typer.Option(min=1, help="Keys of each sequence when a step has appended its own.")
+        int, typer.Option(min=1, help="Keys per sequence, including the one that a step appends.")
     ] = 4096,
     prompt: Annotated[
-        int, typer.Option(min=0, help="Also time a prompt of N tokens; 0: none. Takes minutes.")
+        int,
+        typer.Option(min=0, help="Also time a prompt of N tokens, which takes minutes; 0: none."),
     ] = 0,
     clock_mhz: ClockMhz = 0,
     reading: Readings = None,
     as_json: AsJson = False,
     csv: Csv = None,
     plot: Annotated[
-        Path | None, typer.Option(help="A .png or .svg file: times of the passes by part.")
+        Path | None, typer.Option(help="Draw the times of the parts to this .png or .svg file.")
     ] = None,
 ) -> None:
-    """A step of decoding, and a prompt, of a whole model, by kernel, beside what it takes at least.
+    """Time a decoding step, and a prompt, of a whole model by kernel, with a lower bound.
 
-    One layer is run with operands of its own; its time counts for all. The floor is weights, keys
-    and values at the rate of HBM, and six launches of a layer.
+    One layer runs on its own operands, and its time counts for all layers. The lower bound, called
+    floor, is the time to read weights, keys and values at the rate of HBM, plus six launches per
+    layer.
     """
     from amdattn.bench import decoder, plots, run
     from amdattn.device import runtime
@@ -103,7 +105,7 @@ def _counts(given: str) -> list[int]:
     except ValueError:
         counts = []
     if not counts or min(counts) < 1:
-        raise ValueError(f"--batch={given!r} must be numbers from 1 on, with commas between")
+        raise ValueError(f"--batch={given!r} must be numbers of at least 1, such as 1,8,32")
     return counts
 
 
@@ -136,7 +138,7 @@ def _print(one: Pass, way: str) -> None:
     joules = f", about {one.energy['joules']:.2f} J" if "joules" in one.energy else ""
     stdout.print(
         f"{one.us:,.0f} us with {one.launches} launches of {one.launch_us:g} us, "
-        f"{one.launches_of_layer} of a layer: {floor}{rate}"
+        f"{one.launches_of_layer} per layer: {floor}{rate}"
         f"{one.batch * one.tokens / one.us * 1e6:,.0f} tokens/s{joules}\n",
         highlight=False,
     )

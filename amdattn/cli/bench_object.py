@@ -1,4 +1,4 @@
-"""The bench command for code objects of one's own."""
+"""The bench command for a user's own code objects."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def bench_object(
     plot: Plot = None,
     trace: Trace = None,
 ) -> None:
-    """A kernel of your own: its time, bytes and stalls; of several files, all with the same grid.
+    """Time a kernel of your own, with its bytes and stalls; several files run with the same grid.
 
-    Grid, workgroup and arguments are as `amdattn check FILE` takes them.
+    Grid, workgroup and arguments are those of `amdattn check FILE`.
     """
     from amdattn.bench import run
     from amdattn.bench.kernels import Functions

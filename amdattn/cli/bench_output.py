@@ -1,4 +1,4 @@
-"""What the bench commands for kernels share: their options, their code objects, their output."""
+"""Options, code objects and output that the bench commands for kernels share."""
 
 from __future__ import annotations
 
@@ -25,19 +25,29 @@ _MAX_MHZ = 10_000
 # Parameters of --peer object=FILE.
 OF_OBJECTS = ("kernel", "grid", "workgroup", "args", "dynamic_lds", "simulated_workgroups")
 
-KernelName = Annotated[str | None, typer.Option(help="Kernel of an object that holds several.")]
-Grid = Annotated[str | None, typer.Option(help="Workgroups of an object: X, X,Y or X,Y,Z.")]
-Workgroup = Annotated[str | None, typer.Option(help="Its lanes: X, X,Y or X,Y,Z.")]
+KernelName = Annotated[
+    str | None, typer.Option(help="The kernel to run, if a code object has several.")
+]
+Grid = Annotated[
+    str | None, typer.Option(help="Workgroups of the grid of a code object: X, X,Y or X,Y,Z.")
+]
+Workgroup = Annotated[
+    str | None, typer.Option(help="Lanes of a workgroup of a code object: X, X,Y or X,Y,Z.")
+]
 Args = Annotated[
-    str, typer.Option(help="Its arguments, or @FILE with them, as `amdattn check` takes them.")
+    str,
+    typer.Option(help="Arguments of a code object, or @FILE with them, as for `amdattn check`."),
 ]
 DynamicLds = Annotated[
-    int, typer.Option(metavar="N", min=0, help="Bytes of dynamic LDS of an object.")
+    int, typer.Option(metavar="N", min=0, help="Bytes of dynamic LDS of a code object.")
 ]
 ClockMhz = Annotated[
     int,
     typer.Option(
-        metavar="N", min=0, max=_MAX_MHZ, help="Assumed sustained clock; 0: the architecture's."
+        metavar="N",
+        min=0,
+        max=_MAX_MHZ,
+        help="Assumed sustained clock in MHz; 0: the architecture's.",
     ),
 ]
 Readings = Annotated[
@@ -45,7 +55,7 @@ Readings = Annotated[
     typer.Option(
         "--reading",
         metavar="NAME",
-        help="Another reading of the hardware, such as lost-slots-2, or all: a row for each "
+        help="A row for another reading of the hardware, such as lost-slots-2, or for all of them "
         "(docs/generated/readings.md). Repeatable.",
     ),
 ]
@@ -54,22 +64,22 @@ InputsName = Annotated[
     typer.Option(
         "--inputs",
         metavar="NAME|FILE.npz",
-        help="What q, k and v hold: normal, N(0, 1); model-like; worst; another class of "
-        "docs/bench.md; or arrays q, k, v of a file.",
+        help="Contents of q, k and v: normal, which is N(0, 1); model-like; worst; another class "
+        "of docs/bench.md; or the arrays q, k and v of a file.",
     ),
 ]
 TileInputs = Annotated[
     bool,
     typer.Option(
         "--tile-inputs",
-        help="Repeat or cut the arrays of a file where the problem has other sizes.",
+        help="Repeat or cut the arrays of a file if the problem has other sizes.",
     ),
 ]
 SimulatedWorkgroups = Annotated[
     int,
     typer.Option(metavar="N", min=0, help="Simulate the first N workgroups of an XCD; 0: all."),
 ]
-Csv = Annotated[Path | None, typer.Option("--csv", help="Also write rows to this file.")]
+Csv = Annotated[Path | None, typer.Option("--csv", help="Also write the rows to this file.")]
 Markdown = Annotated[bool, typer.Option("--markdown", help="Print a Markdown table.")]
 Wide = Annotated[
     bool, typer.Option("--wide", help="Print all columns; default: those that fit 80 characters.")
@@ -78,22 +88,23 @@ Plot = Annotated[
     list[str] | None,
     typer.Option(
         metavar="KIND FILE",
-        help="roofline, timeline, stalls or sweep, and a .png or .svg file. Repeatable.",
+        help="Draw a roofline, timeline, stalls or sweep to a .png or .svg file. Repeatable.",
     ),
 ]
 Details = Annotated[
-    bool, typer.Option("--details", help="Stalls, bytes and the longest waits of each row.")
+    bool, typer.Option("--details", help="Print stalls, bytes and the longest waits of each row.")
 ]
 Trace = Annotated[
-    Path | None, typer.Option(help="Events of CU 0 of the last kernel, for ui.perfetto.dev.")
+    Path | None,
+    typer.Option(help="Write the events of CU 0 of the last kernel, for ui.perfetto.dev."),
 ]
 
 
 class BenchCommand(TyperCommand):
-    """Takes `--plot KIND FILE` any number of times, which typer has no type for."""
+    """A command with a repeatable `--plot KIND FILE`, for which typer has no type."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Each as one argument, KIND=FILE."""
+        """Join the two words of each plot to one argument, KIND=FILE."""
         joined: list[str] = []
         rest = iter(args)
         for arg in rest:
@@ -106,7 +117,16 @@ class BenchCommand(TyperCommand):
 
 @dataclass(frozen=True)
 class Output:
-    """Where results go; `plots` are KIND=FILE."""
+    """Where results go; `plots` are KIND=FILE.
+
+    Raises
+    ------
+    ValueError
+        Options contradict each other, a file cannot be written, or a GPU is bound and something
+        that is modelled was requested.
+    PlotError
+        A plot was requested and matplotlib is missing.
+    """
 
     as_json: bool
     markdown: bool
@@ -117,7 +137,7 @@ class Output:
 
     def __post_init__(self) -> None:
         if self.as_json and self.markdown:
-            raise ValueError("--json and --markdown exclude each other")
+            raise ValueError("--json and --markdown cannot be combined")
         if self.plots:
             from amdattn.bench.plots import check_request
 
@@ -137,7 +157,7 @@ class Output:
             from amdattn.bench.run import is_virtual
 
             if not is_virtual():
-                raise ValueError(f"{modelled[0]} shows what is modelled; a GPU is bound")
+                raise ValueError(f"{modelled[0]} needs the virtual device; a GPU is bound")
 
     @property
     def pictures(self) -> list[tuple[str, Path]]:
@@ -150,20 +170,20 @@ class Output:
 
     @property
     def trace_events(self) -> int:
-        """How many events the model has to keep."""
+        """The number of events that the model has to keep."""
         timeline = any(kind == "timeline" for kind, _ in self.pictures)
         return _TRACE_EVENTS if self.trace is not None or timeline else 0
 
 
 def chosen_readings(given: Sequence[str] | None) -> tuple[str, ...]:
-    """The readings of the bound device's model that --reading asks for."""
+    """The readings that --reading requests, for the architecture of the bound device."""
     from amdattn.device import runtime
 
     return readings.chosen(given, runtime.device_props().arch)
 
 
 def object_file(peer: str) -> Path | None:
-    """FILE of object=FILE."""
+    """FILE of object=FILE; None for any other peer."""
     kind, _, value = peer.partition("=")
     return Path(value) if kind == "object" and value else None
 
@@ -176,7 +196,13 @@ def objects(
     args: str,
     dynamic_lds: int,
 ) -> list[CodeObject]:
-    """The kernels of code object files, all with the same arguments and grid."""
+    """The kernels of code object files, all with the same arguments and grid.
+
+    Raises
+    ------
+    ValueError
+        There are files but no grid, or an option is malformed.
+    """
     from amdattn.checking.arguments import read_arguments
     from amdattn.checking.subjects import CodeObject
 
@@ -205,7 +231,7 @@ def run_object(
     clock_mhz: int,
     output: Output,
 ) -> Outcome:
-    """Model or measure one."""
+    """Model or measure one code object."""
     from amdattn.bench.code_object import run_code_object
 
     return run_code_object(
@@ -227,7 +253,21 @@ def show(
     details: bool,
     unit: str = "ms",
 ) -> None:
-    """Write the files that were asked for, and print."""
+    """Write the requested files, and print the results.
+
+    Parameters
+    ----------
+    title : str
+        Heading of the table.
+    outcomes : sequence of Outcome
+    output : Output
+    seconds : float
+        Wall time of the run.
+    details : bool
+        Also print stalls, bytes and waits of each row.
+    unit : {"ms", "us"}
+        Of times in tables.
+    """
     from amdattn.bench import plots, report, trace
     from amdattn.bench.record import document
     from amdattn.device import runtime

@@ -1,4 +1,4 @@
-"""The bench commands that the registry makes."""
+"""The body of the bench commands that are made from the registry of operations."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def bench(
     trace: Trace = None,
     details: Details = False,
 ) -> None:
-    """Model or measure one problem."""
+    """Model or measure one problem of an operation and print its row."""
     from amdattn.bench import run
     from amdattn.bench.cache_inputs import operands
     from amdattn.bench.inputs import NORMAL, named
@@ -52,9 +52,11 @@ def bench(
     output = Output(as_json, markdown, wide, csv, plot or [], trace)
     planned = Planned(operation, problem)
     contents = named(inputs, is_tiled=tile_inputs)
-    given = operands(planned.plan(), contents)  # what no kernel does is an error before it runs
+    given = operands(planned.plan(), contents)  # raises for unsupported problems before they run
     if not given and contents != NORMAL:
-        raise ValueError(f"--inputs={inputs!r}: none are made for {operation.name} {planned}")
+        raise ValueError(
+            f"--inputs={inputs!r} must be {NORMAL.name} for {operation.name} {planned}"
+        )
     start = time.perf_counter()
     outcomes: list[Outcome] = []
     with spinner(str(planned), quiet=as_json):

@@ -1,4 +1,4 @@
-"""The build command: a kernel of one's own from HIP to a code object."""
+"""The build command, which compiles a user's own HIP kernel to a code object."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 def build(
     source: Annotated[Path, typer.Argument(help="A .hip file with device code.")],
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Default: beside it, named .hsaco.")
+        Path | None,
+        typer.Option("--output", "-o", help="Code object to write; default: SOURCE with .hsaco."),
     ] = None,
     arch: Annotated[str, typer.Option(help="Architecture of the device.")] = DEFAULT_ARCH,
     define: Annotated[
@@ -38,16 +39,16 @@ def build(
 ) -> None:
     """Compile a HIP kernel with the clang of pip's ziglang, for `amdattn check` and `bench`.
 
-    Errors and warnings of the compiler are shown as they are.
+    Errors and warnings of the compiler are shown unchanged.
     """
     from amdattn import compiler
     from amdattn.device.code_object import has_kernels, read_kernels
 
     if not source.is_file():
-        raise ValueError(f"source {str(source)!r} is no file")
+        raise ValueError(f"source {str(source)!r} is not a file")
     for folder in include or ():
         if not folder.is_dir():
-            raise ValueError(f"--include={str(folder)!r} is no folder")
+            raise ValueError(f"--include={str(folder)!r} is not a folder")
     target = source.with_suffix(".hsaco") if output is None else output
     if not all(define or ()):
         raise ValueError("--define='' must be NAME or NAME=VALUE")
@@ -91,7 +92,7 @@ def _facts(kernel: KernelInfo) -> dict[str, object]:
 
 
 def _described(kernel: KernelInfo) -> str:
-    """The arguments in order, as far as the code object knows them."""
+    """The arguments in order, as far as the code object describes them."""
     return ", ".join(
         f"{argument.name}: buffer" if argument.is_buffer else f"{argument.name}: {argument.size} B"
         for argument in kernel.arguments

@@ -43,14 +43,14 @@ if TYPE_CHECKING:
     Disassembly = tuple[list[Instruction], SourceLines]
 
 _ALL = "all"
-# What the parameters of the command are of; the others are of every subject.
+# Parameters of the command that apply to some subjects only; the others apply to all.
 _LENGTHS = ("batch", "seqlen_q", "seqlen_kv")
 _ATTENTION = (
     *(*_LENGTHS, "heads_q", "heads_kv", "head_dim", "head_dim_v", "layout", "dtype", "lengths"),
     *("softmax_scale", "lse", "causal", "window_size", "top_left", "sinks", "softcap", "gather"),
     *("round_mode", "num_splits"),
 )
-_MAX_EXTENT = 2**32 - 1  # of what a launch takes
+_MAX_EXTENT = 2**32 - 1  # of a launch
 _CODE_OBJECT = ("kernel", "grid", "workgroup", "args", "dynamic_lds")
 
 
@@ -59,8 +59,8 @@ def check(
     subject: Annotated[
         str,
         typer.Argument(
-            help=f"{', '.join(registry.names())}, all (every operation and kernel, many sizes), or "
-            "a code object."
+            help=f"{', '.join(registry.names())}, all (every operation and kernel, in many sizes), "
+            "or a code object file."
         ),
     ],
     batch: Batch = 1,
@@ -70,7 +70,7 @@ def check(
     heads_kv: HeadsKv = 0,
     layout: Layout = "bshd",
     softmax_scale: SoftmaxScale = None,
-    lse: Annotated[bool, typer.Option(help="Also ask for the log-sum-exp.")] = True,
+    lse: Annotated[bool, typer.Option(help="Also compute the log-sum-exp.")] = True,
     head_dim: HeadDim = 128,
     head_dim_v: HeadDimV = 0,
     dtype: Dtype = "bfloat16",
@@ -86,48 +86,62 @@ def check(
         str,
         typer.Option(
             metavar="Q:K,Q:K,...",
-            help="Rows of q and k of every sequence, instead of -b, -sq, -skv.",
+            help="Rows of q and of k for every sequence, instead of -b, -sq and -skv.",
         ),
     ] = "",
-    kernel: Annotated[str | None, typer.Option(help="Kernel of a file that holds several.")] = None,
+    kernel: Annotated[
+        str | None, typer.Option(help="The kernel to run, if a code object has several.")
+    ] = None,
     grid: Annotated[
-        str | None, typer.Option(help="Workgroups of a kernel: X, X,Y or X,Y,Z.")
+        str | None, typer.Option(help="Workgroups of the grid of a code object: X, X,Y or X,Y,Z.")
     ] = None,
     workgroup: Annotated[
-        str | None, typer.Option(help="Its lanes: X, X,Y or X,Y,Z; default: as compiled for.")
+        str | None,
+        typer.Option(
+            help="Lanes of a workgroup of a code object: X, X,Y or X,Y,Z; default: those that it "
+            "was compiled for."
+        ),
     ] = None,
     args: Annotated[
-        str, typer.Option(help="Its arguments, or @FILE with them; see docs/checked-mode.md.")
+        str,
+        typer.Option(
+            help="Arguments of a code object, or @FILE with them; see docs/checked-mode.md."
+        ),
     ] = "",
     dynamic_lds: Annotated[
-        int, typer.Option(metavar="N", min=0, max=_MAX_EXTENT, help="Bytes of dynamic LDS.")
+        int,
+        typer.Option(
+            metavar="N", min=0, max=_MAX_EXTENT, help="Bytes of dynamic LDS of a code object."
+        ),
     ] = 0,
     schedules: Annotated[
         int,
         typer.Option(
-            metavar="N", min=1, help="Run under this many schedules and compare every bit."
+            metavar="N", min=1, help="Run under N schedules and compare every bit of the results."
         ),
     ] = 1,
     residency: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, help="Workgroups that run at a time; 0: all that fit."),
+        typer.Option(metavar="N", min=0, help="Run N workgroups at a time; 0: all that fit."),
     ] = None,
     seed: Annotated[
         int, typer.Option(metavar="N", min=0, help="Seed of the inputs and schedules.")
     ] = 0,
     suppressions: Annotated[
-        Path | None, typer.Option(help=".toml or .json file of accepted findings.")
+        Path | None, typer.Option(help="A .toml or .json file with accepted findings.")
     ] = None,
     max_errors: Annotated[
         int, typer.Option(metavar="N", min=0, help="End a launch after N errors; 0: never.")
     ] = 0,
-    advice: Annotated[bool, typer.Option("--advice", help="Show advice and counts too.")] = False,
+    advice: Annotated[
+        bool, typer.Option("--advice", help="Also show advice and counted findings.")
+    ] = False,
     annotate: Annotated[
-        bool, typer.Option("--annotate", help="Print the disassembly with the findings in it.")
+        bool, typer.Option("--annotate", help="Print the disassembly annotated with the findings.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run on the virtual device in checked mode. Exit code 1 if anything is found."""
+    """Run on the virtual device in checked mode. Exit code 1 if there is an error."""
     from amdattn.checking import listing, report, schedules as running
     from amdattn.checking.findings import ERROR, FindingLog
     from amdattn.checking.index_subject import OfIndices
@@ -137,11 +151,11 @@ def check(
     from amdattn.ops.attention import cases
 
     if subject in (_ALL, *registry.names()):
-        refuse_given(context, _CODE_OBJECT, f"does not go with {subject}")
+        refuse_given(context, _CODE_OBJECT, f"cannot be combined with {subject}")
     if subject != "attention":
-        refuse_given(context, _ATTENTION, f"does not go with {subject}")
+        refuse_given(context, _ATTENTION, f"cannot be combined with {subject}")
     if lengths:
-        refuse_given(context, (*_LENGTHS, "layout"), "does not go with --lengths")
+        refuse_given(context, (*_LENGTHS, "layout"), "cannot be combined with --lengths")
     accepted = Suppressions.of(suppressions)
     plan = running.schedules(schedules, seed, residency)
     subjects: list[Subject]
@@ -166,7 +180,7 @@ def check(
                 num_splits=num_splits,
             )
             asked = OfOperation(operation, made, seed)
-            asked.plan()  # what no kernel solves is an error before anything is launched
+            asked.plan()  # raises for an unsupported problem before anything is launched
             subjects = [asked]
         else:
             subjects = [*every_case(seed, "" if subject == _ALL else subject)]
@@ -214,10 +228,10 @@ def check(
 
 
 def _lengths(text: str) -> tuple[tuple[int, int], ...]:
-    """Read Q:K,Q:K,... of --lengths; "" is none."""
+    """Read Q:K,Q:K,... of --lengths; "" gives ()."""
     pairs = [pair.split(":") for pair in text.split(",")] if text else []
     if not all(len(pair) == 2 and all(n.strip().isdecimal() for n in pair) for pair in pairs):
-        raise ValueError(f"--lengths={text!r} must be Q:K,Q:K,..., of every sequence")
+        raise ValueError(f"--lengths={text!r} must be Q:K,Q:K,..., with a pair for every sequence")
     return tuple((int(rows), int(keys)) for rows, keys in pairs)
 
 
@@ -230,7 +244,13 @@ def object_of_file(
     dynamic_lds: int,
     seed: int,
 ) -> CodeObject:
-    """Read the file that a command was given instead of an operation, and its launch."""
+    """Read a code object file that was given instead of an operation, and its launch.
+
+    Raises
+    ------
+    ValueError
+        `name` is neither an operation nor a file, there is no grid, or an option is malformed.
+    """
     from amdattn.checking.arguments import read_arguments
     from amdattn.checking.subjects import CodeObject
 
@@ -241,7 +261,7 @@ def object_of_file(
             "object file"
         )
     if grid is None:
-        raise ValueError("--grid is needed for the kernel of a code object file")
+        raise ValueError(f"subject {name!r} is a code object file, which needs --grid")
     return CodeObject(
         path,
         kernel,
@@ -254,7 +274,7 @@ def object_of_file(
 
 
 def extent(option: str, text: str) -> tuple[int, int, int]:
-    """Read X, X,Y or X,Y,Z of an option."""
+    """Read X, X,Y or X,Y,Z of an option; raises ValueError for anything else."""
     parts = text.split(",")
     if len(parts) > 3 or not all(
         part.strip().isdecimal() and 0 < int(part) <= _MAX_EXTENT for part in parts

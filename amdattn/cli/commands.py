@@ -41,7 +41,7 @@ for command in (
     operations.selftest,
 ):
     app.command()(command)
-# What follows the program is the program's.
+# Options after the program belong to the program.
 app.command("exec", context_settings={"allow_interspersed_args": False})(exec.execute)
 app.add_typer(explain.app, name="explain")
 bench.app.command(cls=bench_output.BenchCommand)(bench_gemm.gemm)

@@ -16,15 +16,15 @@ def compare(
     before: Annotated[Path, typer.Argument(help="A file that `amdattn bench --json` wrote.")],
     after: Annotated[Path, typer.Argument(help="Another such file.")],
     mixed: Annotated[
-        bool, typer.Option("--mixed", help="Compare modelled with measured times.")
+        bool, typer.Option("--mixed", help="Also compare modelled with measured times.")
     ] = False,
     threshold: Annotated[
         float | None,
-        typer.Option(min=0, help="Exit code 1 if a time grew by more than this share."),
+        typer.Option(min=0, help="Exit with code 1 if a time grew by more than this share."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Ratios of the times in two benchmark files: after / before, below 1 is faster."""
+    """Compare the times in two benchmark files: after / before, where below 1 is faster."""
     from amdattn.bench.compare import compare as match
     from amdattn.bench.record import read
 

@@ -1,4 +1,4 @@
-"""Errors of the command, as one line each, and what options that had other names are called."""
+"""Prints errors of the command as one line each, and suggests names of options."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from amdattn.cli.exit_codes import INTERRUPTED
 from amdattn.cli.output import stderr
 from amdattn.errors import AmdattnError, HipError
 
-# What a user's input or machine can cause. Anything else is a defect of this package: its
-# traceback is what a report needs.
+# Errors that a user's input or machine can cause. Any other error is a defect of this package, and
+# its traceback is shown, because a bug report needs it.
 EXPECTED = (
     *(AmdattnError, ValueError, TypeError, OSError, EOFError),
     *(MemoryError, OverflowError, RuntimeError, ImportError),
 )
-# What lengths and options were called, here or in other tools -> what they are called in every
-# command that has them.
+# Names of lengths and options in older versions or other tools, and their names in every command
+# that has them.
 RENAMED = {
     "-q": "--seqlen-q",
     "-s": "--seqlen-q",
@@ -37,14 +37,14 @@ RENAMED = {
     "--return-attn-probs": "--lse",
     "-h": "--help",
 }
-_INTERRUPTED = "interrupted by SIGINT"  # what the virtual device says of a launch that Ctrl-C ended
-# Every usage error of typer, which has had click's classes and its own.
+_INTERRUPTED = "interrupted by SIGINT"  # the virtual device's error for a launch that Ctrl-C ended
+# The base of all usage errors of typer: click's class or its own, depending on the version.
 _Usage: Any = typer.BadParameter.__base__
 
 
 def run(app: typer.Typer, prog_name: str = "amdattn") -> int:
-    """Run the command line; returns its exit code. What a user can cause is one line and code 2."""
-    if sys.stdout is None:  # closed by whoever started the command
+    """Run the command line and return its exit code; an error that a user can cause gives 2."""
+    if sys.stdout is None:  # closed by the parent process
         show("stdout is closed")
         return 2
     code = _run(app, prog_name)
@@ -53,7 +53,7 @@ def run(app: typer.Typer, prog_name: str = "amdattn") -> int:
     except OSError as error:
         with open(os.devnull, "w", encoding="utf-8") as nowhere:  # for the interpreter's last flush
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):  # whoever reads the output has seen enough
+        if isinstance(error, BrokenPipeError):  # the reader closed the pipe, as `head` does
             return code or 1
         show(f"stdout: {error.strerror}")
         return 2
@@ -69,21 +69,21 @@ def _run(app: typer.Typer, prog_name: str) -> int:
     except BrokenPipeError:
         return 1
     except _Usage as error:
-        if type(error).__name__ != "NoArgsIsHelpError":  # then the help was printed
+        if type(error).__name__ != "NoArgsIsHelpError":  # for which the help was printed already
             show(_usage(error))
     except (KeyboardInterrupt, typer.Abort):
         show("interrupted")
         return INTERRUPTED
     except EXPECTED as error:
         if isinstance(error, HipError) and _INTERRUPTED in error.report:
-            show("interrupted")  # Python has lost the exception, in a destructor for example
+            show("interrupted")  # Python lost the exception, for example in a destructor
             return INTERRUPTED
         show(_text(error), type(error).__name__ if isinstance(error, AmdattnError) else "Error")
     return 2
 
 
 def show(text: str, name: str = "Error") -> None:
-    """Print a line on stderr, however wide the terminal is."""
+    """Print a line on stderr without wrapping it to the terminal."""
     stderr.print(f"[bold red]{name}[/]: ", end="")
     stderr.print(text, markup=False, highlight=False, soft_wrap=True)
 
@@ -91,21 +91,21 @@ def show(text: str, name: str = "Error") -> None:
 def _text(error: BaseException) -> str:
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
-    if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # files are named
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:  # errors of files name the file
         return f"stdout: {error.strerror}"
     return str(error) or type(error).__name__
 
 
 def _usage(error: Any) -> str:
-    """What was typed wrong, and the command whose help says what is right."""
+    """The text of a usage error, with the command whose help to read."""
     text = " ".join(error.format_message().split()).removesuffix(".")
-    if hasattr(error.__cause__, "errors"):  # pydantic's, which newer typers convert with
+    if hasattr(error.__cause__, "errors"):  # from pydantic, which newer versions of typer use
         text += f", not {error.__cause__.errors()[0]['input']!r}"
     if error.ctx is None:
         return text
     command = error.ctx.command
     old = getattr(error, "option_name", "")
-    # Of -sk the parser names -s.
+    # The parser reports -s for -sk.
     typed = [word for word in sys.argv[1:] if old and word.startswith(old) and word in RENAMED]
     old = max(typed, key=len, default=old)
     names = {name: option.opts for option in command.params for name in option.opts}

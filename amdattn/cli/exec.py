@@ -1,4 +1,4 @@
-"""The exec command: any program that uses AMD's HIP runtime, on the virtual device."""
+"""The exec command, which runs any program that uses AMD's HIP runtime on the virtual device."""
 
 from __future__ import annotations
 
@@ -26,51 +26,55 @@ if TYPE_CHECKING:
 DEFAULT_DEVICE = f"virtual:{REFERENCE.arch}"
 _FIGURES = ("workgroups", "simulated_workgroups", "instructions", "cycles", "clock_ghz")
 _USES = ("mfma_use", "valu_use", "lds_use")
-_SIGNAL_CODE = 128  # as shells have it
+_SIGNAL_CODE = 128  # plus the signal, as in shells
 
 
 def execute(
     command: Annotated[
-        list[str], typer.Argument(help="A program and its arguments, as in: -- ./program 3.")
+        list[str], typer.Argument(help="A program and its arguments, for example -- ./program 3.")
     ],
     device: Annotated[
         str,
         typer.Option(
-            help=f"virtual:NAME of an architecture, a product, or a partition as {REFERENCE.name}"
-            f":CPX; default: as AMDATTN_DEVICE says, or {DEFAULT_DEVICE}."
+            help="virtual:NAME of an architecture, a product, or a partition such as "
+            f"{REFERENCE.name}:CPX; default: AMDATTN_DEVICE, or {DEFAULT_DEVICE}."
         ),
     ] = "",
     runtime: Annotated[
         str,
         typer.Option(
-            help="Where AMD's HIP runtime is: amd:FOLDER, or amd; default: as AMDATTN_RUNTIME "
-            "says, or what a checkout has brought, or amd: where the dynamic linker finds it."
+            help="AMD's HIP runtime: amd:FOLDER, or amd for the one that the dynamic linker finds; "
+            "default: AMDATTN_RUNTIME, or the one that a checkout downloaded, or amd."
         ),
     ] = "",
     check: Annotated[
-        bool, typer.Option("--check", help="Checked mode: report what is wrong in kernels.")
+        bool, typer.Option("--check", help="Run kernels in checked mode and report findings.")
     ] = False,
     findings: Annotated[
-        Path | None, typer.Option(help="Write findings to this .json; needs --check.")
+        Path | None, typer.Option(help="Write findings to this .json file; implies --check.")
     ] = None,
     suppressions: Annotated[
-        Path | None, typer.Option(help=".toml or .json file of accepted findings.")
+        Path | None, typer.Option(help="A .toml or .json file with accepted findings.")
     ] = None,
-    advice: Annotated[bool, typer.Option("--advice", help="Show advice and counts too.")] = False,
+    advice: Annotated[
+        bool, typer.Option("--advice", help="Also show advice and counted findings.")
+    ] = False,
     profile: Annotated[
-        bool, typer.Option("--profile", help="The performance model: report times of launches.")
+        bool, typer.Option("--profile", help="Report the times of launches, modelled.")
     ] = False,
     profiles: Annotated[
-        Path | None, typer.Option(help="Write times to this .csv or .json; needs --profile.")
+        Path | None, typer.Option(help="Write times to this .csv or .json; implies --profile.")
     ] = None,
     options: Annotated[
         str,
-        typer.Option(metavar="KEY=N,...", help="Virtual device options: seed=3,clock_mhz=2100."),
+        typer.Option(
+            metavar="KEY=N,...", help="Options of the virtual device, e.g. seed=3,clock_mhz=2100."
+        ),
     ] = "",
 ) -> None:
-    """Run a program that uses AMD's HIP runtime, on the virtual device.
+    """Run a program that uses AMD's HIP runtime on the virtual device.
 
-    Its exit code is the program's, or 1 if that is 0 and checked mode found an error. Reports
+    The exit code is the program's, or 1 if that is 0 and checked mode found an error. Reports
     go to stderr.
     """
     from amdattn.checking.suppressions import Suppressions
@@ -100,7 +104,7 @@ def execute(
             code = _SIGNAL_CODE - code
         for variable, path in (("AMDATTN_FINDINGS", found), ("AMDATTN_PROFILES", timed)):
             if variable in variables and not path.exists():
-                text = f"{command[0]} made no call of HIP, or was killed"
+                text = f"{command[0]} made no HIP call, or was killed"
                 stderr.print(text, markup=False, soft_wrap=True)
                 raise typer.Exit(code or 2)
         if "AMDATTN_PROFILES" in variables:
@@ -127,14 +131,16 @@ def _options(text: str) -> str:
     for item in text.split(","):
         key, _, value = item.partition("=")
         if key not in OPTIONS or not value.isdecimal():
-            raise ValueError(f"--options: {item!r} must be KEY=N, of {', '.join(OPTIONS)}")
+            raise ValueError(
+                f"--options: {item!r} must be KEY=N with a KEY of {', '.join(OPTIONS)}"
+            )
     return text
 
 
 def _report_findings(
     file: Path, images: Path, accepted: Suppressions, write: Path | None, advice: bool
 ) -> bool:
-    """Whether nothing is wrong."""
+    """Print findings and write those to a file; return whether none is an error."""
     from amdattn.checking import report, written
     from amdattn.checking.findings import ERROR
     from amdattn.checking.session import document

@@ -1,4 +1,4 @@
-"""Exit codes of the command, which importing takes no time."""
+"""Exit codes of the command, in a module that is cheap to import."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The explain commands: one for each operation."""
+"""The explain commands, one for each operation."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def _device(name: str) -> DeviceProps:
 
 
 app = typer.Typer(
-    cls=registry_group(_explain, "Plan of {}.", default="attention"),
-    help="Which kernel a problem gets, and why. Needs no device. Default: attention.",
+    cls=registry_group(_explain, "Explain the plan of {}.", default="attention"),
+    help="Show which kernel a problem gets, and why. Needs no device. Default: attention.",
 )
 
 
 @app.callback()
 def _of_all() -> None:
-    """Keep this a group: the registry has its commands."""
+    """Keep this a group, whose commands come from the registry."""

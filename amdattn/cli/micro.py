@@ -13,15 +13,15 @@ from amdattn.cli.output import AsJson, print_json, progress_bar, stdout
 
 def micro(
     only: Annotated[
-        str, typer.Option(metavar="A,B,...", help="Rows with one of these in their names.")
+        str, typer.Option(metavar="A,B,...", help="Run only rows with one of these in their names.")
     ] = "",
     reading: Annotated[
-        str, typer.Option(help="Another reading of the hardware (docs/generated/readings.md).")
+        str, typer.Option(help="The reading of the hardware to model: docs/generated/readings.md.")
     ] = DEFAULT,
     as_json: AsJson = False,
     markdown: Markdown = False,
 ) -> None:
-    """Micro kernels that settle what the performance model assumes; see docs/real-gpu-report.md."""
+    """Run micro kernels that test the performance model's assumptions: docs/real-gpu-report.md."""
     from rich.table import Table
 
     from amdattn.bench import micro as bench, run
@@ -29,7 +29,7 @@ def micro(
     from amdattn.device import runtime
 
     if as_json and markdown:
-        raise ValueError("--json and --markdown exclude each other")
+        raise ValueError("--json and --markdown cannot be combined")
     rows = bench.rows(only)
     found = []
     with progress_bar(quiet=as_json) as progress, run.reading(reading):

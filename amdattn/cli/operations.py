@@ -1,4 +1,4 @@
-"""Commands about the device, and that the kernels work on it."""
+"""Commands that describe the device and test that the kernels work on it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,14 @@ from amdattn.errors import AmdattnError
 
 def info(
     kernels: Annotated[
-        bool, typer.Option("--kernels", help="List every shipped kernel, with its hash.")
+        bool,
+        typer.Option(
+            "--kernels", help="List every shipped kernel; --json always does, with hashes."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Which device is bound, why, from which file; and the shipped kernels."""
+    """Show the bound device, why it was chosen and from which library; and the shipped kernels."""
     failure = ""
     try:
         device = _device_facts()
@@ -68,7 +71,7 @@ def info(
 
 
 def _every_kernel(rows: Sequence[Mapping[str, Any]]) -> Group:
-    """A table of each architecture: with a column for it, or for hashes, names would not fit."""
+    """One table per architecture; with a column for it, or for hashes, names would not fit."""
     archs = dict.fromkeys(row["arch"] for row in rows)
     columns = ("kernel", "tile", "VGPR\n(AGPR)")
     tables = {arch: Table(*columns, title=arch) for arch in archs}
@@ -80,7 +83,7 @@ def _every_kernel(rows: Sequence[Mapping[str, Any]]) -> Group:
 
 
 def _kernel_groups() -> Table:
-    """A row for each operation: what its kernels are for, and how many each architecture has."""
+    """A row per operation: its element types, and how many kernels each architecture has."""
     groups: dict[str, list[manifest.KernelSpec]] = {}
     for kernel in amdattn.kernels():
         groups.setdefault(kernel.op, []).append(kernel)
@@ -102,7 +105,7 @@ def demo(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Attention on random bfloat16 inputs, compared with float64."""
+    """Run attention on random bfloat16 inputs and compare it with float64."""
     from amdattn.device import runtime
     from amdattn.ops import registry
     from amdattn.ops.attention import cases
@@ -126,7 +129,7 @@ def demo(
         "device": runtime.get().title,
         **launched,
         "max error": f"{out.max_error:.3g} against float64",
-        "allowed": f"{out.tolerance:.3g}: roundings of p, of their sum and of the result",
+        "allowed": f"{out.tolerance:.3g}: rounding of p, of its sum and of the result",
         "verdict": result.reason or "ok",
         "wall time": f"{result.seconds:.3f} s with copies, {runtime.get().measured_on}",
     }
@@ -143,23 +146,25 @@ def selftest(
     as_json: AsJson = False,
     report: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Write all facts and results: FILE.json, FILE.md."),
+        typer.Option(metavar="FILE", help="Write all facts and results: FILE.json and FILE.md."),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A part of each step of a report.")
+        bool, typer.Option("--quick", help="Run only a part of each step of a report.")
     ] = False,
     step_limit: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Limit of every step of a report."),
+        typer.Option(metavar="SECONDS", help="Time limit of every step of a report."),
     ] = None,
 ) -> None:
-    """Odd sizes against the float64 reference, on the bound device. Exit code 1 on a failure.
+    """Test odd sizes against the float64 reference on the bound device. Exit code 1 on failure.
 
-    --report runs in a process of its own and never leaves a GPU hung: docs/real-gpu-report.md.
+    --report runs in a separate process and never leaves a GPU hung: docs/real-gpu-report.md.
     """
     if report is not None:
         if as_json or seed:
-            raise ValueError("--report has a JSON file and inputs of its own: no --json, no --seed")
+            raise ValueError(
+                "--json and --seed cannot be combined with --report, which has its own"
+            )
         return write_report(report, quick, step_limit)
     if quick or step_limit is not None:
         raise ValueError("--quick and --step-limit need --report FILE")
@@ -203,7 +208,7 @@ def selftest(
 
 
 def _hip_version(number: int) -> str:
-    """As HIP_VERSION packs it: 71526333 is 7.15.26333."""
+    """Unpack a HIP_VERSION: 71526333 is 7.15.26333."""
     return f"{number // 10**7}.{number // 10**5 % 100}.{number % 10**5}"
 
 

@@ -1,6 +1,6 @@
-"""The options that several commands have, each spelled the same in all of them.
+"""Options that several commands share, spelled the same in all of them.
 
-They are called as the arguments of the Python API, and abbreviated as AITER's benchmarks do.
+They have the names of the arguments of the Python API, and the abbreviations of AITER's benchmarks.
 """
 
 from __future__ import annotations
@@ -51,22 +51,29 @@ Deterministic = Annotated[bool, _of(gemm.OPTIONS, "deterministic")]
 Device = Annotated[
     str,
     typer.Option(
-        help=f"{', '.join(KNOWN_DEVICES)}, a partition as {REFERENCE.name}:CPX, or bound: the one "
-        "at hand."
+        help=f"{', '.join(KNOWN_DEVICES)}, a partition such as {REFERENCE.name}:CPX, or bound for "
+        "the bound device."
     ),
 ]
 Seed = Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the random inputs.")]
 
 
 def refuse_given(context: typer.Context, names: Iterable[str], why: str) -> None:
-    """Raise if one of these parameters was given, which otherwise would be ignored.
+    """Refuse parameters that were given but would be ignored.
 
     Parameters
     ----------
+    context : typer.Context
+        Of the command.
     names : iterable of str
-        As the command's function has them.
+        Parameters of the command's function.
     why : str
-        What follows the option, such as "needs --mutate".
+        The text after the option in the message, such as "needs --mutate".
+
+    Raises
+    ------
+    ValueError
+        One of the parameters was given on the command line.
     """
     for name in names:
         source = context.get_parameter_source(name)

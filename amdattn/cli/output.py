@@ -1,4 +1,4 @@
-"""What every command prints with."""
+"""Consoles, progress displays and printing functions that all commands share."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object inst
 
 @contextlib.contextmanager
 def spinner(text: str, quiet: bool) -> Iterator[None]:
-    """A line on stderr while the block runs; nothing if that is no terminal."""
+    """Show a line on stderr while the block runs, if stderr is a terminal."""
     with Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -44,7 +44,7 @@ def spinner(text: str, quiet: bool) -> Iterator[None]:
 
 
 def progress_bar(quiet: bool = False) -> Progress:
-    """A bar on stderr with the time that is left; nothing if that is no terminal."""
+    """A progress bar on stderr with the remaining time, shown if stderr is a terminal."""
     return Progress(
         TextColumn("{task.description}", table_column=Column(no_wrap=True, ratio=1)),
         BarColumn(bar_width=16),
@@ -60,7 +60,7 @@ def progress_bar(quiet: bool = False) -> Progress:
 
 
 def print_facts(title: str, facts: Any) -> None:
-    """A table of names and values."""
+    """Print a table of names and values."""
     table = Table(title=title, show_header=False, title_justify="left")
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -70,5 +70,5 @@ def print_facts(title: str, facts: Any) -> None:
 
 
 def print_json(document: Any) -> None:
-    """One JSON object on stdout."""
+    """Print one JSON object on stdout."""
     sys.stdout.write(json.dumps(document, indent=2) + "\n")

@@ -1,4 +1,4 @@
-"""Commands that the registry makes: their options are those of an operation's problem."""
+"""Makes a command for each operation of the registry, with the options of its problem."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ Body = Callable[..., None]
 def registry_group(
     body: Body, text: str, cls: type[TyperCommand] = TyperCommand, default: str = ""
 ) -> type[TyperGroup]:
-    """A group that has a command for each operation, made when it is asked for.
+    """A class of groups with a command for each operation, made on demand.
 
-    Commands that the group has of its own go before.
+    Commands that are added to the group itself take precedence.
 
     Parameters
     ----------
     body : callable
-        Takes the operation, its problem and, by keyword, whatever else it declares: those
-        parameters are options besides.
+        Takes the operation and its problem, and by keyword all other parameters that it declares,
+        which become additional options.
     text : str
-        Of the help; ``{}`` is what the operation does.
+        The help of a command; ``{}`` stands for the title of the operation.
     cls : type
-        Of the commands.
+        The class of the commands.
     default : str
-        The command of a line that begins with an option.
+        The command to run if the line begins with an option; "": none.
     """
 
     class Group(TyperGroup):
@@ -55,7 +55,7 @@ def registry_group(
 
         @staticmethod
         def made(name: str) -> Body:
-            """The command's function."""
+            """The function of the command for an operation."""
             operation = registry.operation(name)
             return _command(operation, body, text.format(operation.title))
 

@@ -1,4 +1,4 @@
-"""`amdattn selftest --report`: the options and what it prints."""
+"""Runs and prints `amdattn selftest --report`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,24 @@ from amdattn.cli.output import progress_bar, stdout
 
 
 def write_report(given: Path, quick: bool, step_limit: float | None) -> None:
-    """Run every step, write the two files, say what is in them. Exit code 1 if one fails."""
+    """Run every step, write the two files and print a summary.
+
+    Parameters
+    ----------
+    given : Path
+        The name of the files, without suffix or with one of them.
+    quick : bool
+        Run only a part of each step.
+    step_limit : float or None
+        Seconds that a step may take; None: the limits of the steps.
+
+    Raises
+    ------
+    ValueError
+        `step_limit` is not positive, or the files cannot be written.
+    typer.Exit
+        With code 1 if a step failed.
+    """
     from amdattn.report import document, make
 
     if step_limit is not None and not step_limit > 0:

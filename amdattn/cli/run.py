@@ -1,4 +1,4 @@
-"""The run command: attention on .npy files."""
+"""The run command, which computes attention on .npy files."""
 
 from __future__ import annotations
 
@@ -33,17 +33,19 @@ _VARLEN = "sequences of several lengths"
 def run(
     q: Annotated[
         Path,
-        typer.Option(help=f".npy, (batch, seqlen, heads, head_dim); {_VARLEN}: without batch."),
+        typer.Option(
+            help=f".npy file, (batch, seqlen, heads, head_dim); for {_VARLEN}, without batch."
+        ),
     ],
-    k: Annotated[Path, typer.Option(help=".npy")],
-    v: Annotated[Path, typer.Option(help=".npy")],
-    out: Annotated[Path, typer.Option("--out", "-o", help=".npy to write.")],
+    k: Annotated[Path, typer.Option(help=".npy file, as for q with the heads of k and v.")],
+    v: Annotated[Path, typer.Option(help=".npy file, as for k.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help=".npy file to write.")],
     lse: Annotated[
-        Path | None, typer.Option(help="Also write the log-sum-exp, float32, to this .npy.")
+        Path | None, typer.Option(help="Also write the log-sum-exp, float32, to this .npy file.")
     ] = None,
     layout: Layout = "bshd",
     dtype: Annotated[
-        str, typer.Option(help="bfloat16 or float16; default: what the files hold.")
+        str, typer.Option(help="bfloat16 or float16; default: the type of the files.")
     ] = "",
     cast: Annotated[
         bool,
@@ -57,17 +59,19 @@ def run(
     top_left: TopLeft = False,
     softcap: Softcap = 0.0,
     sinks: Annotated[
-        Path | None, typer.Option(help=".npy, float32, (heads,): a score of a key without a value.")
+        Path | None,
+        typer.Option(help=".npy file, float32, (heads,): scores of keys without values."),
     ] = None,
     round_mode: RoundMode = "rtne",
     num_splits: NumSplits = 0,
     deterministic: Annotated[
-        bool, typer.Option("--deterministic", help="No effect: results always are.")
+        bool, typer.Option("--deterministic", help="No effect: results always are deterministic.")
     ] = False,
     dropout_p: Annotated[float, typer.Option(help="Only 0 is accepted.")] = 0.0,
     alibi_slopes: Annotated[Path | None, typer.Option(help="Refused.")] = None,
     cu_seqlens_q: Annotated[
-        Path | None, typer.Option(help=f".npy, int32: rows before each of {_VARLEN}, and of all.")
+        Path | None,
+        typer.Option(help=f".npy file, int32: cumulative lengths of {_VARLEN}, from 0 on."),
     ] = None,
     cu_seqlens_k: Annotated[
         Path | None, typer.Option(help="The same for k and v; default: as for q.")
@@ -81,7 +85,7 @@ def run(
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Attention on .npy files, with every argument of flash_attn_func."""
+    """Compute attention on .npy files, with every argument of flash_attn_func."""
     import numpy as np
 
     from amdattn.device import runtime
@@ -116,7 +120,7 @@ def run(
             )
         else:
             if layout != "bshd":
-                raise ValueError(f"--layout={layout!r} does not go with --cu-seqlens-q")
+                raise ValueError(f"--layout={layout!r} must be 'bshd' with --cu-seqlens-q")
             sums = _sums(cu_seqlens_q, cu_seqlens_k, (max_seqlen_q, max_seqlen_k))
             result, result_lse = amdattn.flash_attn_varlen_func(
                 q_array, k_array, v_array, *sums, **options, return_lse=True
@@ -141,7 +145,15 @@ def run(
 
 
 def read_npy(option: str, path: Path) -> NDArray[Any]:
-    """The array of a .npy file; numpy stores bfloat16 as elements of 2 bytes without a meaning."""
+    """Read the array of a .npy file; elements of 2 bytes without a type are taken for bfloat16.
+
+    NumPy stores bfloat16 in this way.
+
+    Raises
+    ------
+    ValueError
+        The file cannot be read; the message names `option`.
+    """
     from amdattn.dtypes import BFLOAT16
     from amdattn.user_files import read_array
 
@@ -157,7 +169,7 @@ def read_npy(option: str, path: Path) -> NDArray[Any]:
 
 
 def _operand(option: str, path: Path, dtype: str, cast: bool) -> NDArray[Any]:
-    """q, k or v in the element type that is wanted."""
+    """Read q, k or v in the requested element type."""
     from amdattn.dtypes import BFLOAT16, FLOAT16
 
     array = read_npy(option, path)
@@ -169,7 +181,7 @@ def _operand(option: str, path: Path, dtype: str, cast: bool) -> NDArray[Any]:
     if held not in wanted:
         hint = "; --cast rounds it" if held in _WIDE else ""
         raise ValueError(
-            f"{option}={str(path)!r} holds {held}, which must be {' or '.join(wanted)}{hint}"
+            f"{option}={str(path)!r} holds {held}, must be {' or '.join(wanted)}{hint}"
         )
     return array
 

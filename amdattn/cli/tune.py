@@ -1,4 +1,4 @@
-"""The commands that find the fastest kernel on the device at hand."""
+"""The commands that find the fastest kernel on the bound device."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def _time(
         print_json({"table": None, "tuned": [_facts(timed)]})
     else:
         _show(timed, shown)
-        stdout.print(f"nothing stored: plans of {operation.name} have no table", highlight=False)
+        stdout.print(
+            f"nothing is stored, because plans of {operation.name} use no table", highlight=False
+        )
 
 
 app = typer.Typer(
@@ -68,18 +70,18 @@ def gemm(
     candidates: Annotated[
         int,
         typer.Option(
-            metavar="N", min=0, help="Time the N choices of least estimated time; 0: all."
+            metavar="N", min=0, help="Time only the N choices with the least estimates; 0: all."
         ),
     ] = 0,
     table: Annotated[
         Path | None,
-        typer.Option(help="File to add to; default: $AMDATTN_GEMM_TABLE or the user's own."),
+        typer.Option(help="Table to add to; default: $AMDATTN_GEMM_TABLE, or the user's table."),
     ] = None,
     rows: Annotated[int, typer.Option(metavar="N", min=1, help="Print the N fastest.")] = 8,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Store nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Time every kernel, width of tiles and number of parts; plans then take the fastest."""
+    """Time every kernel, width of tiles and number of parts; later plans take the fastest."""
     from amdattn import tuning
     from amdattn.device import runtime
     from amdattn.ops import registry
@@ -92,7 +94,7 @@ def gemm(
         if table is None:
             _make_folder(path.parent)
         check_outputs([("--table", path)])
-        gemm_table.load(path)  # what is no table is an error before anything is timed
+        gemm_table.load(path)  # raises if it is not a table, before anything is timed
     problems = [
         GemmProblem(
             *(rows_of_a, n, k, dtype),
@@ -124,12 +126,12 @@ def gemm(
         return
     for one in found:
         _show(one, rows)
-    stdout.print("nothing stored" if dry_run else f"stored in {path}", highlight=False)
+    stdout.print("nothing is stored" if dry_run else f"stored in {path}", highlight=False)
 
 
 @contextlib.contextmanager
 def _progress(text: str, total: int, quiet: bool) -> Iterator[Callable[[Any, bool], None]]:
-    """Say what will be done, then show which choice is being timed and how many are done."""
+    """Print what will be done, then show which choice is being timed and how many are done."""
     if not quiet:
         stderr.print(text, highlight=False)
     with progress_bar(quiet=quiet) as progress:
@@ -146,30 +148,33 @@ def _progress(text: str, total: int, quiet: bool) -> Iterator[Callable[[Any, boo
 
 
 def _make_folder(folder: Path) -> None:
-    """Of the user's own table."""
+    """Make the folder of the user's table."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ValueError(
-            f"the folder {folder} of the user's table cannot be made ({error.strerror}): name a "
-            "file with --table or in AMDATTN_GEMM_TABLE"
+            f"the folder {folder} of the user's table cannot be created ({error.strerror}); name "
+            "another file with --table or AMDATTN_GEMM_TABLE"
         ) from None
 
 
 def _counts(splits: str) -> list[int]:
-    """Read A,B,... of --splits; "" is none."""
+    """Read A,B,... of --splits; "" gives []."""
     parts = splits.split(",") if splits else []
     if not all(part.strip().isdecimal() and int(part) > 0 for part in parts):
-        raise ValueError(f"--splits={splits!r} must be counts of 1 and more, such as 1,2,4")
+        raise ValueError(f"--splits={splits!r} must be counts of at least 1, such as 1,2,4")
     return [int(part) for part in parts]
 
 
 def _chosen(choices: Sequence[Choice], splits: Sequence[int], candidates: int) -> list[Choice]:
-    """Those with these numbers of parts, if any are given; so many of the least estimated time."""
+    """The choices with these numbers of parts, cut to the `candidates` least estimated times.
+
+    Without `splits` all numbers of parts count; with `candidates` 0 there is no cut.
+    """
     chosen = [choice for choice in choices if not splits or choice.splits in splits]
     if not chosen:
         have = sorted({choice.splits for choice in choices})
-        raise ValueError(f"splits={tuple(splits)}: none of them is tried, of {have}")
+        raise ValueError(f"splits={tuple(splits)} must include one of {have}")
     chosen.sort(key=lambda choice: choice.cost.clk)
     return chosen[: candidates or None]
 

@@ -51,7 +51,7 @@ def read(path: Path, most: int) -> bytes:
 
 
 def names(folder: Path) -> set[str]:
-    """Of the objects in a folder's packs; none if it has no index."""
+    """Names of the objects in the packs of a folder; empty if the folder has no index."""
     index = folder / INDEX
     return set(_places(index)) if os.path.exists(index) else set()
 

@@ -1,7 +1,7 @@
-"""amdattn in JAX: the same kernels under `jax.jit`, over meshes, in models that train.
+"""amdattn in JAX: the same kernels under `jax.jit`, over meshes, and in models that train.
 
-On ROCm devices through XLA's FFI on XLA's own stream; on JAX's CPU devices through the virtual
-device. `docs/jax.md` has the versions that fit together, and what runs where.
+On ROCm devices kernels run through XLA's FFI on XLA's own stream, and on JAX's CPU devices through
+the virtual device. `docs/jax.md` lists compatible versions, and what runs where.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from amdattn.jax.products import gemm, gemm_nt, grouped_gemm
 from amdattn.jax.targets import library as _library
 from amdattn.jax.tokens import apply_rotary_emb, argmax, embedding, sample
 
-_library()  # so that programs of other processes find their handler
+_library()  # so that programs that another process has exported find their handler
 
 __all__ = [
     "apply_rotary_emb",

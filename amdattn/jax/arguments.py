@@ -1,4 +1,4 @@
-"""What callers give: arrays of JAX or numpy, and options of Python."""
+"""Checks arguments of callers: arrays of JAX or numpy, and Python options."""
 
 from __future__ import annotations
 
@@ -9,14 +9,16 @@ import numpy as np
 
 
 def as_arrays(**given: Any) -> tuple[Any, ...]:
-    """The same, once they are arrays of JAX, traced or not, or of numpy; None where nothing is.
+    """Check that arguments are arrays of JAX, traced or not, or of numpy; return them in order.
+
+    None is allowed for absent arguments.
 
     Raises
     ------
     TypeError
-        One is an array of something else, or a number.
+        One is an array of another library, a masked array, in foreign byte order, or a number.
     ValueError
-        One was deleted, or has sizes that are symbols.
+        One was deleted, or has symbolic sizes.
     """
     for name, x in given.items():
         if x is None:
@@ -44,7 +46,7 @@ def as_arrays(**given: Any) -> tuple[Any, ...]:
 
 
 def private(x: Any) -> Any:
-    """Indices where nobody else writes to them: what is checked is then what is used."""
+    """A private copy of indices on the host, so that the checked values are those that are used."""
     return x.copy() if isinstance(x, np.ndarray) else x
 
 

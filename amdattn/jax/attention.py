@@ -1,4 +1,4 @@
-"""flash-attn's functions in JAX: under jit and its transformations, or outside."""
+"""The functions of flash-attn in JAX: under jit and other transformations, or outside."""
 
 from __future__ import annotations
 
@@ -36,10 +36,11 @@ def flash_attn_func(
     Parameters
     ----------
     q, k, v : array, bfloat16 or float16
-        All other parameters but `sinks` are of Python, not traced.
+        All other parameters except `sinks` are Python values, which cannot be traced.
     implementation_backward : {None, "xla"}
-        None: gradients by kernels, as `amdattn.flash_attn_backward`, of q, k, v, out and lse.
-        "xla": that of the same computation in float32, by XLA, from q, k and v.
+        None: kernels compute gradients from q, k, v, out and lse, as in
+        `amdattn.flash_attn_backward`. "xla": XLA recomputes in float32 from q, k and v, and
+        differentiates that.
     """
     asked = Arguments(*rest, **options).read_flags()
     arrays = as_arrays(q=q, k=k, v=v, sinks=asked.sinks)
@@ -66,10 +67,11 @@ def flash_attn_varlen_func(
     Parameters
     ----------
     cu_seqlens_q, cu_seqlens_k : array, int32, (num_sequences + 1,)
-        Checked where they are at hand: traced, or on a GPU, a wrong sum reads or writes beyond the
-        tensors. The last ones are `total_q` and `total_kv`, or rows behind them are not written.
+        Checked if their values are known on the host. If they are traced or on a GPU, a wrong sum
+        makes kernels read or write beyond the tensors. The last sums must be `total_q` and
+        `total_kv`; rows beyond them are not written.
     max_seqlen_q, max_seqlen_k : int
-        Of Python.
+        Python values.
     implementation_backward : {None, "xla"}
         See `flash_attn_func`.
     """
@@ -115,8 +117,8 @@ def _call(
     return (*results, None) if asked.return_attn_probs else results
 
 
-# Options are read before they are static arguments: what is equal is the same then, and what is
-# none is refused by its name.
+# Options are parsed before they become static arguments, so that equal ones are identical and
+# malformed ones are refused by name.
 @functools.partial(
     jax.jit,
     static_argnames=("layout", "longest", "options", "return_lse", "implementation_backward"),
@@ -133,7 +135,7 @@ def _attend(
     return_lse: bool,
     implementation_backward: str | None,
 ) -> Any:
-    """Of sequences of several lengths, which none is above `longest`, with their `sums`."""
+    """Attention; for sequences of several lengths with their `sums` and the `longest` lengths."""
     for name, x in zip(("cu_seqlens_q", "cu_seqlens_k"), sums, strict=False):
         if x.dtype != jnp.int32 or x.ndim != 1 or x.shape != sums[0].shape:
             raise ValueError(
@@ -182,7 +184,7 @@ def _of_nothing(
 ) -> Any:
     """Results without elements, or of rows that see no key.
 
-    `call` is made on arrays of one element where there is none, for its checks; nothing is run.
+    `call` checks arrays in which axes without elements have one; nothing is run.
     """
     if q.ndim != len(order) + 1 or k.ndim != q.ndim or v.ndim != q.ndim:
         raise ValueError(

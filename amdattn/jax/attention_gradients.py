@@ -1,4 +1,4 @@
-"""Gradients of attention in JAX: which operation makes them, and that one's own rules."""
+"""Gradients of attention in JAX: the operation that computes them, and its own rules."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention_backward.problem import BackwardProblem
 
 OPERATION = "attention_backward"
-# Operands that lie as another one of the forward.
+# Operands with the axes of another operand of the forward.
 _AS = {"dout": "o", "dq": "q", "dk": "k", "dv": "v", "dlse": "lse", "dsinks": "sinks"}
 _OF_INPUTS = {"q": "dq", "k": "dk", "v": "dv", "sinks": "dsinks"}
 
 
 def saving(problem: AttentionProblem) -> AttentionProblem:
-    """The forward, with the log of sums."""
+    """The problem of the forward that also returns the log-sum-exp."""
     return dataclasses.replace(problem, return_lse=True)
 
 
 def backward_of(problem: AttentionProblem) -> BackwardProblem:
-    """The problem of the gradients of a forward; how that was cut or rounded is of no matter."""
+    """The problem of the gradients of a forward, regardless of its splits and rounding."""
     forward = dataclasses.replace(
         problem, round_mode="rtne", num_splits=0, gather="", return_lse=False
     )
@@ -32,20 +32,20 @@ def backward_of(problem: AttentionProblem) -> BackwardProblem:
 
 
 def operands(inputs: Arrays, results: Arrays, gradients: Arrays) -> dict[str, jax.Array]:
-    """What the backward takes, by its names."""
+    """The operands of the backward, by its names."""
     named = {**inputs, **results, "dout": gradients["o"]}
     return named | ({"dlse": gradients["lse"]} if "lse" in gradients else {})
 
 
 def by_input(found: Arrays) -> dict[str, jax.Array]:
-    """Gradients by the names of what they are of."""
+    """Gradients by the names of the inputs to which they belong."""
     return {name: found[of] for name, of in _OF_INPUTS.items() if of in found}
 
 
 def gradients(
     problem: AttentionProblem, variant: str, inputs: Arrays, results: Arrays, of_results: Arrays
 ) -> dict[str, jax.Array]:
-    """Of q, k, v and sinks."""
+    """Gradients of q, k, v and sinks."""
     backward = backward_of(problem)
     return by_input(called(OPERATION, backward, variant, operands(inputs, results, of_results)))
 
@@ -54,7 +54,7 @@ def gradients(
 
 
 def axes(problem: BackwardProblem, variant: str) -> dict[str, Axes]:
-    """Of every operand."""
+    """The axes of every operand."""
     forward = rules("attention").axes(problem.forward, variant)
     return {**forward, **{name: forward[of] for name, of in _AS.items()}}
 
@@ -64,7 +64,7 @@ def _lengths(problem: BackwardProblem) -> Mapping[str, int]:
 
 
 def resized(problem: BackwardProblem, factors: Mapping[str, int]) -> BackwardProblem:
-    """Of another batch, or of other KV heads with as many query heads each."""
+    """The problem with another batch, or other KV heads with the same query heads per KV head."""
     forward = rules("attention").resized(problem.forward, factors)
     return dataclasses.replace(problem, forward=forward)
 
@@ -73,7 +73,7 @@ RULES = {
     OPERATION: Rules(
         specs=specs_of(OPERATION),
         axes=axes,
-        independent=("batch", "num_heads_kv"),  # as the forward's
+        independent=("batch", "num_heads_kv"),  # as for the forward
         lengths=_lengths,
         resized=resized,
     )

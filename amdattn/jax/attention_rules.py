@@ -25,7 +25,7 @@ _DIM, _DIM_V, _SUMS = "head_dim", "head_dim_v", "sums"
 
 def _axes(problem: AttentionProblem, variant: str) -> dict[str, Axes]:
     layout = VARLEN_LAYOUT if problem.varlen else variant or "bshd"
-    # Shardy takes no factor of 1 beside others.
+    # Shardy does not accept a factor of 1 beside others.
     is_grouped = problem.num_heads_q > problem.num_heads_kv
     query_heads = (_KV_HEADS, _GROUP) if is_grouped else (_KV_HEADS,)
 
@@ -49,7 +49,7 @@ def _axes(problem: AttentionProblem, variant: str) -> dict[str, Axes]:
 
 
 def lengths(problem: AttentionProblem) -> dict[str, int]:
-    """Of the factors of a problem's axes."""
+    """The lengths of the factors of a problem's axes."""
     return {
         _BATCH: problem.batch,
         _QUERIES: problem.total_q or problem.seqlen_q,
@@ -63,7 +63,7 @@ def lengths(problem: AttentionProblem) -> dict[str, int]:
 
 
 def resized(problem: AttentionProblem, factors: Mapping[str, int]) -> AttentionProblem:
-    """Of another batch, or of other KV heads with as many query heads each."""
+    """The problem with another batch, or other KV heads with the same query heads per KV head."""
     group = problem.num_heads_q // problem.num_heads_kv
     kv_heads = factors.get(_KV_HEADS, problem.num_heads_kv)
     return dataclasses.replace(
@@ -78,7 +78,7 @@ def resized(problem: AttentionProblem, factors: Mapping[str, int]) -> AttentionP
 
 
 def _reference(problem: AttentionProblem, variant: str, inputs: Arrays) -> dict[str, jax.Array]:
-    """In float32. Sequences of several lengths are one, of which each row sees its own keys."""
+    """Attention in float32. Packed sequences are treated as one with masked keys of the others."""
     q, k, v = (inputs[name].astype(jnp.float32) for name in "qkv")
     if problem.varlen:
         q, k, v = q[None], k[None], v[None]
@@ -107,7 +107,7 @@ def _reference(problem: AttentionProblem, variant: str, inputs: Arrays) -> dict[
 
 
 def _softmax(scores: jax.Array, sinks: jax.Array | None) -> tuple[jax.Array, jax.Array]:
-    """Log of sums, and probabilities; rows without keys have -inf, zeros, finite gradients."""
+    """Log-sum-exp and probabilities; rows without keys have -inf, zeros, and finite gradients."""
     greatest = scores.max(axis=-1)
     if sinks is not None:
         greatest = jnp.maximum(greatest, sinks)
@@ -135,7 +135,7 @@ def _visible(problem: AttentionProblem, inputs: Arrays, rows: int, keys: int) ->
         of_key = jnp.searchsorted(sums_k, jnp.arange(keys), side="right") - 1
         visible = of_row[:, None] == of_key[None, :]
         inside = jnp.clip(of_row, 0, problem.batch - 1)
-        diagonal = (sums_k[inside] - sums_q[inside])[:, None]  # of rows and keys counted from 0
+        diagonal = (sums_k[inside] - sums_q[inside])[:, None]  # rows and keys are packed
         if not problem.top_left:
             diagonal += (jnp.diff(sums_k) - jnp.diff(sums_q))[inside][:, None]
     if left >= 0:

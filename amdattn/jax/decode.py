@@ -1,4 +1,4 @@
-"""Attention over a cache in JAX, whose arrays are not written: caches go in and come back."""
+"""Attention over a cache in JAX, where arrays are immutable: caches are arguments and results."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def flash_attn_with_kvcache(*arrays: Any, **options: Any) -> Any:
     Parameters
     ----------
     k_cache, v_cache : array
-        Not written: what they are with k and v appended is returned. Under `jit`, caches that are
-        donated are written in place; others are copied first.
+        They are not written; the caches with k and v appended are returned. Under `jit`, donated
+        caches are written in place, and others are copied first.
     cache_seqlens, cache_batch_idx, cache_leftpad, block_table : array of integers, optional
-        May be traced, and so change from step to step of one program. What can be read at once is
-        checked; what cannot counts as kernels have it: those out of range name nothing, as
-        docs/decode.md says. cache_seqlens may be an int.
+        May be traced, so that they can change from step to step of one program. Indices whose
+        values are known on the host are checked. Kernels treat others that are out of range as
+        docs/decode.md says: they name nothing. cache_seqlens may be an int.
 
     Returns
     -------
@@ -78,7 +78,7 @@ def flash_attn_with_kvcache(*arrays: Any, **options: Any) -> Any:
 
 
 def _check_indices(given: Mapping[str, Any], problem: DecodeProblem) -> None:
-    """Those that can be read at once: that sequences, rows and pages of these numbers exist."""
+    """Check indices that can be read without waiting: sequences, rows and pages must exist."""
     specs = registry.operation(_operation(problem)).specs(problem)
     at_hand = {
         name: np.asarray(given[name])
@@ -117,7 +117,7 @@ def _decode(
 
 
 def _as_int32(x: jax.Array) -> jax.Array:
-    """Of what 32 bits have not the least or the greatest one: no other index."""
+    """Convert to int32; values out of range become its limits, which are no other index."""
     least = max(int(jnp.iinfo(x.dtype).min), INT32_MIN)
     if jnp.iinfo(x.dtype).max > INT32_MAX:
         x = jnp.clip(x, jnp.asarray(least, x.dtype), jnp.asarray(INT32_MAX, x.dtype))

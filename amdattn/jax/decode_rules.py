@@ -18,7 +18,7 @@ _FIRST = "first_sequences"
 
 def _axes(problem: DecodeProblem, variant: str) -> dict[str, Axes]:
     p = problem
-    # Shardy takes no factor of 1 beside others.
+    # Shardy does not accept a factor of 1 beside others.
     heads = (_KV_HEADS, _GROUP) if p.group > 1 else (_KV_HEADS,)
     batch, kv_heads = (_batch(p),), (_KV_HEADS,)
     rows, new = ("seqlen_q",), ("seqlen_new",)
@@ -55,7 +55,7 @@ def _axes(problem: DecodeProblem, variant: str) -> dict[str, Axes]:
 
 
 def _is_by_sequence(problem: DecodeProblem) -> bool:
-    """Whether sequence b of q is sequence b of the cache, which has no others."""
+    """Whether sequence b of q is sequence b of the cache, and the cache has no others."""
     return not _is_looked_up(problem) and problem.num_pages == problem.batch
 
 
@@ -64,7 +64,7 @@ def _is_looked_up(problem: DecodeProblem) -> bool:
 
 
 def _batch(problem: DecodeProblem) -> str:
-    """The sequences of q; the first ones of a cache, or ragged ones, are not cut apart."""
+    """The factor of the sequences of q; ragged ones, or the first of a cache, cannot be cut."""
     is_whole = _is_looked_up(problem) or problem.num_pages == problem.batch
     return _BATCH if is_whole and not problem.is_ragged else _FIRST
 
@@ -85,7 +85,7 @@ def _lengths(problem: DecodeProblem) -> dict[str, int]:
 
 
 def _resized(problem: DecodeProblem, factors: Mapping[str, int]) -> DecodeProblem:
-    """Of another batch, or of other KV heads with as many query heads each."""
+    """The problem with another batch, or other KV heads with the same query heads per KV head."""
     p = problem
     batch, kv_heads = factors.get(_BATCH, p.batch), factors.get(_KV_HEADS, p.num_heads_kv)
     more: dict[str, Any] = {}

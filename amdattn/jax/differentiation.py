@@ -1,4 +1,4 @@
-"""Gradients: by kernels where there are some, or recomputation in float32."""
+"""Gradients by kernels, where there are some, or by recomputation in float32."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def differentiable(function: _Function) -> _Function:
-    """A public function whose results `apply` makes: in forward mode an error in our words.
+    """Decorate a public function that uses `apply`: forward mode raises UnsupportedProblem.
 
     Under an enclosing `jax.jit` the derivative fails only when the whole program is compiled, and
-    then in JAX's words.
+    then with JAX's message.
     """
 
     @functools.wraps(function)
@@ -40,7 +40,7 @@ def differentiable(function: _Function) -> _Function:
 def apply(
     operation: str, problem: Any, variant: str, backward: str | None, *inputs: Any
 ) -> tuple[jax.Array, ...]:
-    """Results of an operation; `backward` says how they are differentiated, one of BACKWARDS."""
+    """Results of an operation, which are differentiated as `backward` (in BACKWARDS) says."""
     results: tuple[jax.Array, ...] = _apply(
         operation, problem, variant, backward, *aligned(*inputs)
     )
@@ -55,7 +55,7 @@ def _apply(
 
 
 def check(backward: str | None) -> str | None:
-    """`implementation_backward` of a public function, if it is one."""
+    """Return `implementation_backward` of a public function if it is one of BACKWARDS."""
     if backward not in BACKWARDS:
         raise ValueError(f"implementation_backward={backward!r} must be one of {BACKWARDS}")
     return backward
@@ -110,7 +110,7 @@ def _backward(
 def _recomputed(
     operation: str, problem: Any, variant: str, inputs: Any, gradients: Any
 ) -> tuple[Any, ...]:
-    """By XLA, in float32."""
+    """Gradients by XLA, which recomputes the operation in float32."""
     of = rules(operation)
     signature = of.signature(problem, variant)
     names = [spec.name for spec in signature.inputs]

@@ -19,7 +19,7 @@ from amdattn.ops.attention.problem import attention_problem
 _IMPLEMENTATIONS = (None, "xla")
 _WAY_OUT = 'implementation="xla" computes it without amdattn\'s kernels'
 _HAS_RESIDUAL = "return_residual" in inspect.signature(jax.nn.dot_product_attention).parameters
-_MASKED = -0.7 * float(jnp.finfo(jnp.float32).max)  # what jax.nn has for a score that is masked
+_MASKED = -0.7 * float(jnp.finfo(jnp.float32).max)  # jax.nn's value of a masked score
 
 
 @differentiable
@@ -39,7 +39,7 @@ def dot_product_attention(
     return_residual: bool = False,
     implementation_backward: str | None = None,
 ) -> Any:
-    """`jax.nn.dot_product_attention`: its names, its defaults, its results.
+    """`jax.nn.dot_product_attention` by kernels, with the same names, defaults and results.
 
     Parameters
     ----------
@@ -47,33 +47,33 @@ def dot_product_attention(
     key, value : array, like query, (B, S, K, H) or (S, K, H)
         K divides N.
     bias, mask
-        Must be None: no kernel takes one.
+        Must be None: no kernel supports them.
     scale : float, optional
-        Of Python; by default 1 / sqrt(H).
+        A Python number; default: 1 / sqrt(H).
     is_causal : bool
-        Query i sees keys up to i, also if T and S differ. (`flash_attn_func` has the last query
-        see the last key.)
+        Query i sees keys up to i, even if T and S differ. (In `flash_attn_func` the last query sees
+        the last key.)
     query_seq_lengths, key_value_seq_lengths : array, int32, (B,), optional
-        Queries beyond are 0 in the result. May be traced.
+        Lengths of sequences. Results of queries beyond are 0. May be traced.
     local_window_size : int or (int, int), optional
-        Keys that a query sees before its own position and behind it, each >= 0.
+        Keys that a query sees before and after its own position, each >= 0.
     implementation : {None, "xla"}
-        "xla": `jax.nn.dot_product_attention` itself.
+        "xla": call `jax.nn.dot_product_attention` itself.
     return_residual : bool
-        Return the log of the sums of exponentials as well, (B, T, N), of the type of `key`; no
-        gradient flows through it.
+        Also return the log-sum-exp, (B, T, N), with the dtype of `key`; no gradient flows through
+        it.
     implementation_backward : {None, "xla"}
         None: gradients by kernels. "xla": in float32, by XLA.
 
     Returns
     -------
     array, like query
-        Of queries that see no key, the mean of all S values, as jax.nn has it.
+        A query that sees no key gets the mean of all S values, as in jax.nn.
 
     Raises
     ------
     UnsupportedProblem
-        No kernel does this; the message names the argument.
+        No kernel supports this; the message names the argument.
     ValueError, TypeError
         Malformed input.
     """
@@ -96,7 +96,7 @@ def dot_product_attention(
                 f"return_residual=True: jax.nn of JAX {jax.__version__} has none; use JAX 0.8.3"
             )
         if local_window_size is not None and mask is None:
-            # jax.nn of JAX 0.7 forgets a window that is alone.
+            # jax.nn of JAX 0.7 ignores a window without a mask.
             mask = jnp.ones((1, 1, 1, 1), bool)
         return jax.nn.dot_product_attention(
             *(query, key, value, bias, mask),
@@ -173,7 +173,7 @@ def _padded(
     else:
         results = apply("attention", problem, "bshd", backward, query, key, value)
     out = results[0]
-    # Queries that see no key, where there may be such: the others have their own position's.
+    # Only these queries may see no key; all others see at least that of their own position.
     empty = None
     if key_lengths is not None or 0 <= left < rows - keys:
         row = jnp.arange(rows)[None, :]
@@ -207,7 +207,7 @@ def _of_nothing(
     shape: tuple[int, ...],
     return_residual: bool,
 ) -> Any:
-    """Results without elements, or 0, as jax.nn has them, where there is no key."""
+    """Results without elements, or zeros as in jax.nn if there are no keys."""
 
     def lifted(x: jax.Array) -> tuple[int, ...]:
         return (*(max(1, n) for n in x.shape[:-1]), x.shape[-1])

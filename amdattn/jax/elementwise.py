@@ -1,4 +1,4 @@
-"""Operations element by element in JAX: under jit and its transformations, or outside."""
+"""Elementwise operations in JAX: under jit and other transformations, or outside."""
 
 from __future__ import annotations
 

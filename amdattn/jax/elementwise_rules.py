@@ -1,4 +1,4 @@
-"""Operations element by element under JAX's transformations."""
+"""Elementwise operations under JAX's transformations."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _gated_reference(problem: GatedProblem, variant: str, inputs: Arrays) -> dic
 def _gated_gradients(
     problem: GatedProblem, variant: str, inputs: Arrays, results: Arrays, of_results: Arrays
 ) -> dict[str, jax.Array]:
-    """In float32, each rounded once; XLA makes one pass of it."""
+    """Gradients in float32, each rounded once; XLA fuses them to one pass."""
     gate, up = (inputs[name].astype(jnp.float32) for name in ("gate", "up"))
     factor, derivative = jax.vjp(lambda x: _activated(problem.activation, x), gate)
     of_out = of_results["out"].astype(jnp.float32)
@@ -62,7 +62,7 @@ def _gated_gradients(
 
 
 def _rotary_axes(problem: RotaryProblem, variant: str) -> dict[str, Axes]:
-    # Tokens are apart from each other where each has a position of its own.
+    # Tokens are independent of each other if each has its own position.
     tokens: Axes = (("tokens" if problem.positions == "tokens" else "seq",),)
     if not problem.packed:
         tokens = (("batch",), *tokens)
@@ -127,7 +127,7 @@ def _turned(
 def _rotary_gradients(
     problem: RotaryProblem, variant: str, inputs: Arrays, results: Arrays, of_results: Arrays
 ) -> dict[str, jax.Array]:
-    """Turned back, by the same kernel; of heads that are normalised by XLA, in float32."""
+    """Rotate back with the same kernel; if heads are normalised, use XLA in float32."""
     if problem.is_normed:
         of = {name: inputs[name] for name in ("x", "k", *WEIGHTS) if inputs.get(name) is not None}
         _, back = jax.vjp(lambda of: _rotary_reference(problem, variant, {**inputs, **of}), of)
@@ -168,7 +168,7 @@ def _embedding_resized(problem: EmbeddingProblem, factors: Mapping[str, int]) ->
 def _embedding_gradients(
     problem: EmbeddingProblem, variant: str, inputs: Arrays, results: Arrays, of_results: Arrays
 ) -> dict[str, jax.Array]:
-    """XLA's sums of rows, in float32, rounded once."""
+    """Sum the rows by XLA in float32, and round once."""
     table = jnp.zeros((problem.table_rows, problem.columns), jnp.float32)
     added = table.at[inputs["indices"]].add(of_results["out"].astype(jnp.float32))
     return {"table": added.astype(of_results["out"].dtype)}

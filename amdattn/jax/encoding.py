@@ -1,4 +1,4 @@
-"""Plans as words that travel through XLA: native/plan.h has the picture. No address is in them."""
+"""Encodes plans as words for XLA, in the format of native/plan.h; they contain no addresses."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _GENERATION = 0xFFFFFFFF
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a call takes and gives, in the order in which XLA has it.
+    """The inputs and results of a call, in XLA's order.
 
     Attributes
     ----------
     inputs : tuple of OperandSpec
-        Also those that are written in place.
+        Including operands that are written in place.
     results : tuple of OperandSpec
-        Those that are written in place last.
+        Operands that are written in place come last.
     aliases : tuple of (int, int)
-        Inputs whose memory a result has.
+        Pairs of an input and the result that has its memory.
     """
 
     inputs: tuple[OperandSpec, ...]
@@ -43,7 +43,7 @@ class Signature:
 
     @staticmethod
     def of(specs: Specs) -> Signature:
-        """Of an operation's operands."""
+        """The signature of a call with these operands."""
         there = [spec for spec in specs.values() if spec.present]
         inputs = tuple(spec for spec in there if spec.role != "out")
         made = tuple(spec for spec in there if spec.role == "out")
@@ -54,7 +54,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedPlan:
-    """A plan as words, and what XLA has to allocate besides its results."""
+    """A plan as words, and the workspace that XLA must allocate in addition to its results."""
 
     signature: Signature
     words: NDArray[np.int64]
@@ -62,17 +62,17 @@ class EncodedPlan:
 
 
 def encode(plan: RunnablePlan[Any], variant: str) -> EncodedPlan:
-    """The words of a plan on compact operands.
+    """Encode a plan for compact operands.
 
     Raises
     ------
     UnsupportedProblem
-        Kernels of the plan do not take compact operands.
+        Kernels of the plan do not accept compact operands.
     """
     specs = plan.specs(variant)
     signature = Signature.of(specs)
     operands = {spec.name: _compact(plan, spec) for spec in specs.values() if spec.present}
-    # Where launches find what they name: (buffer, offset).
+    # Places of the operands that launches name: (buffer, offset).
     places = {spec.name: (i, 0) for i, spec in enumerate(signature.inputs)}
     first = len(signature.inputs)
     for i, spec in enumerate(signature.results):
@@ -81,7 +81,7 @@ def encode(plan: RunnablePlan[Any], variant: str) -> EncodedPlan:
     layout = plan.workspace
     workspace = first + len(signature.results)
     places |= {region.name: (workspace, region.offset) for region in layout.regions}
-    # XLA gives other memory every time: what is zero at rest elsewhere is cleared here.
+    # XLA gives different memory every time, so regions that must be zero are cleared every time.
     clears = [
         (workspace, region.offset, region.nbytes)
         for region in layout.regions
@@ -152,5 +152,5 @@ def _signed(word: int) -> int:
 
 @functools.cache
 def key_of(kernel: KernelSpec) -> bytes:
-    """16 bytes that name a kernel in every process: of its code object, and of it there."""
+    """16 bytes that name a kernel in every process, from its code object and its symbol."""
     return hashlib.sha256(f"{kernel.sha256} {kernel.symbol}".encode()).digest()[:16]

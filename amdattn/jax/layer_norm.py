@@ -1,4 +1,4 @@
-"""Layer normalisation in JAX, and dropout of it and of RMS normalisation."""
+"""Layer normalisation in JAX, and dropout for it and for RMS normalisation."""
 
 from __future__ import annotations
 
@@ -33,9 +33,10 @@ def layer_norm(
     Parameters
     ----------
     state : array, int32, (4,)
-        Exactly with dropout: a seed and an offset, two words each, the lower one first.
+        Required with dropout and refused without: a seed and an offset, two words each, the lower
+        one first.
     implementation_backward : {None, "xla"}
-        Gradients: None: by kernels; "xla": in float32, by XLA.
+        None: gradients by kernels. "xla": in float32, by XLA.
 
     Returns
     -------
@@ -43,7 +44,7 @@ def layer_norm(
     residual_out : array, like x
         Only with a residual.
     state : array, int32, (4,)
-        Only with dropout: that of the next call.
+        Only with dropout: the state for the next call.
     """
     for name, array in (("bias", bias), ("residual", residual)):
         refuse_number(array, name, "fifth")
@@ -86,7 +87,7 @@ def normalised(
             "is given exactly with dropout"
         )
     given = {"x": x, "weight": weight, "bias": bias, "residual": residual, "state": state}
-    if 0 in x.shape:  # one element where there is none, for the checks; nothing is run
+    if 0 in x.shape:  # empty axes get one element for the checks; nothing is run
         arrays = [
             None if y is None else jnp.zeros([max(1, n) for n in y.shape], y.dtype)
             for y in given.values()

@@ -25,7 +25,7 @@ def _axes(problem: LayerNormProblem, variant: str) -> dict[str, Axes]:
         **dict.fromkeys(("weight", "bias"), (("columns",),)),
         "scale": (("tensor",),) if problem.scale == "tensor" else rows,
         "out_scale": (*rows, ("one",)),
-        "state": (("words",),),  # which rows do not have: what is dropped depends on their numbers
+        "state": (("words",),),  # not by rows: what is dropped depends on the numbers of rows
     }
 
 
@@ -43,7 +43,7 @@ def _resized(problem: LayerNormProblem, factors: Mapping[str, int]) -> LayerNorm
 
 
 def _product(a: int, b: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """The upper and the lower word of a product of words."""
+    """The upper and the lower word of a product of two words."""
     low_a, high_a = jnp.uint32(a & 0xFFFF), jnp.uint32(a >> 16)
     low_b, high_b = b & 0xFFFF, b >> 16
     middle = high_a * low_b + (low_a * low_b >> 16)
@@ -52,7 +52,7 @@ def _product(a: int, b: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def _kept(problem: LayerNormProblem, state: jax.Array) -> jax.Array:
-    """Which elements stay, by Philox4x32-10."""
+    """The mask of elements that dropout keeps, by Philox4x32-10: (*shape, columns) bool."""
     words = jax.lax.bitcast_convert_type(state, jnp.uint32)
     blocks = -(-problem.columns // 8)
     shape = problem.rows, blocks
@@ -73,7 +73,7 @@ def _kept(problem: LayerNormProblem, state: jax.Array) -> jax.Array:
 
 
 def _advanced(state: jax.Array) -> jax.Array:
-    """An offset more by 1."""
+    """The state with its offset incremented by 1."""
     words = jax.lax.bitcast_convert_type(state, jnp.uint32)
     low = words[2] + jnp.uint32(1)
     high = words[3] + (low == 0).astype(jnp.uint32)
@@ -106,14 +106,14 @@ def _reference(problem: LayerNormProblem, variant: str, inputs: Arrays) -> dict[
 
 
 def _saved(problem: LayerNormProblem) -> frozenset[str]:
-    # With a residual only the sum. The state as it was before, which is a copy where it is given.
+    # With a residual the sum is enough. The state is that before the call, of which a copy is kept.
     return frozenset({"weight", "bias", "state", "residual_out" if problem.residual else "x"})
 
 
 def _gradients(
     problem: LayerNormProblem, variant: str, inputs: Arrays, results: Arrays, of_results: Arrays
 ) -> dict[str, jax.Array]:
-    """Of x, weight, bias and residual."""
+    """Gradients of x, weight, bias and residual."""
     groups = groups_of(problem.rows)
     backward = LayerNormBackwardProblem(
         *(groups, problem.rows // groups, problem.columns, problem.dtype, problem.bias),
@@ -138,7 +138,7 @@ def _gradients(
 
 
 def _axes_of_gradients(problem: LayerNormBackwardProblem, variant: str) -> dict[str, Axes]:
-    # As of the state: of dropped rows no part has numbers of its own.
+    # With dropout rows cannot be cut, because what is dropped depends on their numbers.
     of_rows, groups = (
         (("all_rows",), "all_groups") if problem.draws else (("groups", "rows"), "groups")
     )

@@ -1,4 +1,4 @@
-"""For which device programs are planned."""
+"""The device for which programs are planned."""
 
 from __future__ import annotations
 
@@ -17,15 +17,20 @@ _chosen: contextvars.ContextVar[DeviceProps | None] = contextvars.ContextVar(
 
 @contextlib.contextmanager
 def lowering_for(device: DeviceProps | str) -> Iterator[None]:
-    """Plan what is lowered inside for a device that need not be here.
+    """Plan programs that are lowered in a ``with`` block for a device that need not be present.
 
-    For ``jax.export.export(f, platforms=["rocm"])`` on a machine without a GPU. Programs that JAX
-    has lowered before are not lowered again.
+    For example, for ``jax.export.export(f, platforms=["rocm"])`` on a machine without a GPU.
+    Programs that JAX has lowered before are not lowered again.
 
     Parameters
     ----------
     device : DeviceProps or str
-        A known name such as "MI300X".
+        Facts of the device, or a known name such as "MI300X".
+
+    Raises
+    ------
+    ValueError
+        `device` is neither.
     """
     token = _chosen.set(as_device_props(device))
     try:
@@ -35,10 +40,10 @@ def lowering_for(device: DeviceProps | str) -> Iterator[None]:
 
 
 def traced_props() -> DeviceProps:
-    """Of the device whose types of 8 bits results have, where no platform is known yet."""
+    """The device that determines 8-bit types of results while no platform is known yet."""
     return _chosen.get() or runtime.device_props()
 
 
 def chosen_props(platform: str) -> DeviceProps:
-    """Of the device that programs of a platform are planned for."""
+    """The device for which programs of a platform are planned."""
     return _chosen.get() or targets.device_of(platform).props

@@ -9,15 +9,15 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 
 def _varying(aval: Any) -> frozenset[Any]:
-    kind = getattr(aval, "manual_axis_type", None)  # of newer JAX; else vma
+    kind = getattr(aval, "manual_axis_type", None)  # in newer JAX; before, vma
     found: frozenset[Any] = aval.vma if kind is None else kind.varying
     return found
 
 
 def aligned(*inputs: Any) -> tuple[Any, ...]:
-    """The same, each varying along all axes that one of them varies along.
+    """Cast inputs so that each varies along all axes along which one of them varies.
 
-    So an operand that is the same on every device gets the sum of their gradients.
+    Then an operand that is the same on every device gets the sum of the devices' gradients.
     """
     of_each = [_varying(jax.typeof(x)) for x in inputs]
     every = frozenset().union(*of_each)
@@ -34,7 +34,7 @@ def _cast(x: Any, axes: tuple[Any, ...]) -> Any:
 
 
 def result_type(shape: tuple[int, ...], dtype: Any, inputs: tuple[Any, ...]) -> Any:
-    """The abstract array of a result that varies as its aligned inputs do."""
+    """The abstract array of a result that varies along the same axes as its aligned inputs."""
     like = inputs[0]
     if not _varying(like):
         return jax.core.ShapedArray(shape, dtype)

@@ -15,9 +15,9 @@ from amdattn.ops.norm.problem import NormProblem
 from amdattn.ops.norm_backward.problem import NormBackwardProblem
 
 BACKWARD = "rms_norm_backward"
-# Groups that rows are cut in, each with a sum for the gradient of the weight: a mesh of as many
-# devices, or of a divisor of that, shares them without an exchange but that of the sums.
-_GROUPS, _LEAST_ROWS = 64, 16  # of a group
+# Rows are cut into groups, each with its own sum for the gradient of the weight. A mesh whose
+# number of devices divides the number of groups then exchanges only the sums.
+_GROUPS, _LEAST_ROWS = 64, 16  # most groups, and least rows per group
 
 
 def _axes(problem: NormProblem, variant: str) -> dict[str, Axes]:
@@ -54,12 +54,12 @@ def _reference(problem: NormProblem, variant: str, inputs: Arrays) -> dict[str, 
 
 
 def _kept(problem: NormProblem) -> frozenset[str]:
-    # With a residual only the sum.
+    # With a residual the sum is enough.
     return frozenset({"weight", "residual_out" if problem.residual else "x"})
 
 
 def groups_of(rows: int) -> int:
-    """Those that rows are cut in."""
+    """The number of groups into which rows are cut."""
     groups = math.gcd(rows, _GROUPS)
     while groups > 1 and rows // groups < _LEAST_ROWS:
         groups //= 2
@@ -69,7 +69,7 @@ def groups_of(rows: int) -> int:
 def _gradients(
     problem: NormProblem, variant: str, inputs: Arrays, results: Arrays, of_results: Arrays
 ) -> dict[str, jax.Array]:
-    """Of x, the weight and the residual, which has that of x."""
+    """Gradients of x, the weight and the residual; the last is that of x."""
     groups = groups_of(problem.rows)
     backward = NormBackwardProblem(
         *(groups, problem.rows // groups, problem.columns, problem.dtype, problem.residual),

@@ -1,4 +1,4 @@
-"""Norms and merged results in JAX: under jit and its transformations, or outside."""
+"""Norms and merged results in JAX: under jit and other transformations, or outside."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def rms_norm(
     Parameters
     ----------
     dropout_p, state
-        As of `amdattn.jax.layer_norm`, which tells of the state as a result, too.
+        As in `amdattn.jax.layer_norm`, which also describes the state as a result.
     implementation_backward : {None, "xla"}
-        Gradients: None: by kernels; "xla": in float32, by XLA.
+        None: gradients by kernels. "xla": in float32, by XLA.
     """
     refuse_number(residual, "residual", "fourth")
     if dropout_p or state is not None:
@@ -69,7 +69,7 @@ def _norm(
         raise ValueError("x has shape (); it must have at least 1 dimension")
     if residual is not None and residual.shape != x.shape:
         raise ValueError(f"residual has shape {residual.shape}; x has {x.shape}")
-    if 0 in x.shape:  # one element where there is none, for the checks; nothing is run
+    if 0 in x.shape:  # empty axes get one element for the checks; nothing is run
         arrays = [
             None if y is None else jnp.zeros([max(1, n) for n in y.shape], y.dtype)
             for y in (x, weight, residual)
@@ -98,7 +98,7 @@ def merge_state(
     Parameters
     ----------
     implementation_backward : {None, "xla"}
-        None: differentiating raises UnsupportedProblem; "xla": in float32, by XLA.
+        None: differentiation raises UnsupportedProblem. "xla": gradients in float32, by XLA.
     """
     return _merge(
         *as_arrays(o=o, lse=lse),
@@ -111,7 +111,7 @@ def merge_state(
 def _merge(
     o: jax.Array, lse: jax.Array, *, layout: str, implementation_backward: str | None
 ) -> Any:
-    axis_order(layout)  # refuses what is none
+    axis_order(layout)  # raises for an unknown layout
     if o.ndim != 5:
         raise ValueError(f"o has shape {o.shape}; it must have 5 dimensions")
     parts, batch, *rest, dim = o.shape

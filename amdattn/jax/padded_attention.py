@@ -1,7 +1,7 @@
-"""Attention on sequences that are padded to one length, whose lengths only the device knows.
+"""Attention on sequences that are padded to one length, and whose lengths only the device knows.
 
-In terms of sequences of several lengths: what is padding is sequences of its own, of queries
-without keys, whose results are 0, and of keys without queries.
+It is computed as attention on packed sequences of several lengths. Padding forms sequences of its
+own: queries without keys, whose results are 0, and keys without queries.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _LENGTHS = ("query_lengths", "key_lengths")
 
 @dataclasses.dataclass(frozen=True)
 class PaddedProblem:
-    """Attention of `problem.batch` sequences of `problem.seqlen_q` queries at most.
+    """Attention of `problem.batch` sequences of at most `problem.seqlen_q` queries.
 
     Attributes
     ----------
     problem : AttentionProblem
-        Of the padded sequences, its masks aligned at the top left.
+        The problem of the padded sequences, with masks aligned at the top left.
     query_lengths, key_lengths : bool
-        Which of them there are.
+        Which of the two arrays of lengths are given.
     """
 
     problem: AttentionProblem
@@ -77,7 +77,7 @@ def _resized(padded: PaddedProblem, factors: Mapping[str, int]) -> PaddedProblem
 
 
 def _compute(padded: PaddedProblem, variant: str, inputs: Arrays) -> dict[str, jax.Array]:
-    from amdattn.jax.primitive import call  # which lowers this in turn
+    from amdattn.jax.primitive import call  # here, because it imports the rules in turn
 
     problem, flat, sums = _as_several_lengths(padded, inputs)
     results = dict(zip(("o", "lse"), call("attention", problem, "thd", *flat, *sums), strict=False))
@@ -87,7 +87,7 @@ def _compute(padded: PaddedProblem, variant: str, inputs: Arrays) -> dict[str, j
 def _as_several_lengths(
     padded: PaddedProblem, inputs: Arrays
 ) -> tuple[AttentionProblem, list[jax.Array], tuple[jax.Array, jax.Array]]:
-    """The problem, q, k and v without the batch axis, and sums of lengths."""
+    """The packed problem; q, k and v without the batch axis; and cumulative lengths."""
     p = padded.problem
     whole = {"query_lengths": p.seqlen_q, "key_lengths": p.seqlen_kv}
     queries, keys = (
@@ -95,7 +95,7 @@ def _as_several_lengths(
         for name, most in whole.items()
     )
     nothing = jnp.zeros_like(queries)
-    # Of each padded sequence: itself, its queries beyond the end, its keys beyond the end.
+    # The parts of each padded sequence: itself, its queries beyond the end, its keys beyond it.
     parts_q, parts_k = [queries], [keys]
     if padded.query_lengths:
         parts_q.append(p.seqlen_q - queries)
@@ -114,7 +114,7 @@ def _as_several_lengths(
 
 
 def _flat(x: jax.Array) -> jax.Array:
-    """Without the batch axis."""
+    """Merge the batch axis into the rows."""
     return x.reshape(-1, *x.shape[2:])
 
 
@@ -156,7 +156,7 @@ class PaddedBackwardProblem:
     ----------
     padded : PaddedProblem
     dlse : bool
-        There is a gradient of lse, too.
+        Whether there is a gradient of lse.
     """
 
     padded: PaddedProblem
@@ -164,7 +164,7 @@ class PaddedBackwardProblem:
 
     @property
     def backward(self) -> BackwardProblem:
-        """As if nothing was padded."""
+        """The problem of the gradients without padding."""
         return attention_gradients.backward_of(
             dataclasses.replace(self.padded.problem, return_lse=self.dlse)
         )

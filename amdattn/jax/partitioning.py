@@ -1,7 +1,7 @@
 """Programs over several devices: which axes of operands a mesh may cut, and what a part computes.
 
-Only where XLA partitions: what runs on one device, or in `shard_map`, never comes here, so that its
-program holds nothing of this process.
+This concerns only programs that XLA partitions. Programs for one device, or in `shard_map`, do not
+use it, so they contain no reference to this process.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from amdattn.jax.rules import Axes, Rules
 
 
 def lowers_with_devices(primitive: Any) -> None:
-    """Have JAX tell the primitive's lowering the devices, as custom partitioning needs it.
+    """Make JAX pass the devices to the primitive's lowering, which custom partitioning requires.
 
-    JAX has no public name for this; TransformerEngine and others use the same.
+    JAX has no public name for this; TransformerEngine and others use the same private one.
     """
     prim_requires_devices_during_lowering.add(primitive)
 
@@ -30,9 +30,9 @@ def lowers_with_devices(primitive: Any) -> None:
 def is_cut(ctx: Any) -> bool:
     """Whether XLA partitions the program that is lowered."""
     context = ctx.module_context.axis_context
-    if hasattr(context, "num_devices"):  # of jit
+    if hasattr(context, "num_devices"):  # in jit
         return int(context.num_devices) > 1
-    manual = getattr(context, "manual_axes", None)  # of shard_map
+    manual = getattr(context, "manual_axes", None)  # in shard_map
     if manual is None:
         return False
     return any(size > 1 for axis, size in context.mesh.shape.items() if axis not in manual)
@@ -41,7 +41,7 @@ def is_cut(ctx: Any) -> bool:
 def partitioned(
     call: Callable[..., list[Any]], rules: Rules, operation: str, problem: Any, variant: str
 ) -> Any:
-    """The operation as a function that XLA may cut."""
+    """The operation as a function that XLA may partition."""
     from jax.experimental.custom_partitioning import custom_partitioning
 
     signature, axes = rules.signature(problem, variant), rules.axes(problem, variant)
@@ -87,7 +87,7 @@ def partitioned(
 
 
 def _named(call: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
-    """With as many parameters as JAX resolves, by name, of a partial function."""
+    """Wrap `call` with named parameters, which JAX needs to resolve those of a partial function."""
 
     @functools.wraps(call)
     def operation_call(operation: str, problem: Any, variant: str, *inputs: Any) -> list[Any]:
@@ -104,7 +104,7 @@ def _cut(
     arguments: Any,
     result: Any,
 ) -> dict[str, tuple[str, ...]]:
-    """Mesh axes along which each factor is cut: as the first array that says so has it."""
+    """Mesh axes along which each factor is cut, according to the first array that cuts it."""
     parts: dict[str, tuple[str, ...]] = {}
     used: set[str] = set()
     arrays = [
@@ -129,10 +129,11 @@ def _spec(axes: Axes, parts: Mapping[str, tuple[str, ...]]) -> PartitionSpec:
 def _einsum(
     independent: tuple[str, ...], inputs: Sequence[Axes], results: Sequence[Axes]
 ) -> tuple[str, tuple[str, ...]]:
-    """Shardy's rule: which axes are cut alike, and what is not cut.
+    """Shardy's rule: which axes are cut alike, and which factors are not cut.
 
-    An axis of several factors is one of its own here: Shardy would cut a mesh axis in two to share
-    it between query heads and fewer KV heads, of which `partition` could not even tell.
+    An axis of several factors becomes a single factor here. Otherwise Shardy would split a mesh
+    axis in two to share it between query heads and fewer KV heads, and `partition` could not even
+    see that.
     """
 
     def text(axes: Axes) -> str:
@@ -140,6 +141,6 @@ def _einsum(
 
     rule = f"{', '.join(map(text, inputs))} -> {', '.join(map(text, results))}"
     every = dict.fromkeys(factors for axes in (*inputs, *results) for factors in axes)
-    # In the order in which the rule names them, which Shardy insists on.
+    # In the order in which the rule names them, as Shardy requires.
     whole = tuple("_of_".join(factors) for factors in every if factors[0] not in independent)
     return rule, whole

@@ -1,4 +1,4 @@
-"""The one JAX primitive: an operation of the registry on arrays, planned when it is lowered."""
+"""The only JAX primitive: an operation of the registry on arrays, planned when it is lowered."""
 
 from __future__ import annotations
 
@@ -27,7 +27,24 @@ partitioning.lowers_with_devices(PRIMITIVE)
 
 
 def call(operation: str, problem: Any, variant: str, *inputs: Any) -> list[jax.Array]:
-    """Results of an operation, in the order of its declaration; those written in place last."""
+    """Apply an operation to arrays.
+
+    Parameters
+    ----------
+    operation : str
+        Name of an operation.
+    problem : object
+        A problem of the operation.
+    variant : str
+        Of the operation, such as a layout; "" is its only one.
+    inputs : arrays
+        Operands in the order of the operation's declaration.
+
+    Returns
+    -------
+    list of array
+        Results in the order of declaration, then operands that are written in place.
+    """
     inputs = aligned(*inputs)
     return list(PRIMITIVE.bind(*inputs, operation=operation, problem=problem, variant=variant))
 
@@ -61,7 +78,7 @@ PRIMITIVE.def_abstract_eval(_abstract_eval)
 def _batch(
     inputs: Sequence[Any], dims: Sequence[int | None], *, operation: str, problem: Any, variant: str
 ) -> Any:
-    """Make a factor of the problem longer by the batch axis; a loop where none can be."""
+    """Fold the batch axis into a factor of the problem, or loop if that is impossible."""
     of = rules(operation)
     signature, axes = of.signature(problem, variant), of.axes(problem, variant)
     batched = [d is not None for d in dims]
@@ -147,7 +164,7 @@ ad.primitive_jvps[PRIMITIVE] = _refuse_derivative
 
 
 def encoded(operation: str, problem: Any, variant: str, props: DeviceProps) -> EncodedPlan:
-    """The plan of a problem as it travels; the same while tuned tables and kernels are."""
+    """The encoded plan of a problem; it changes only with tuned tables and kernels."""
     return encode(registry.operation(operation).planned(problem, props), variant)
 
 
@@ -199,7 +216,7 @@ mlir.register_lowering(PRIMITIVE, _refuse)
 
 
 def called(operation: str, problem: Any, variant: str, named: Arrays) -> dict[str, jax.Array]:
-    """Results of an operation by name, of operands by name."""
+    """Apply an operation to operands by name; return results by name."""
     signature = rules(operation).signature(problem, variant)
     results = call(operation, problem, variant, *(named[spec.name] for spec in signature.inputs))
     return {spec.name: x for spec, x in zip(signature.results, results, strict=True)}

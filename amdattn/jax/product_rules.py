@@ -32,10 +32,10 @@ _ACTIVATIONS = {
 
 
 def _axes(problem: GemmProblem, variant: str) -> dict[str, Axes]:
-    # With factors, rows of b are of two kinds: a part of them is not the b of a part of the result.
+    # With factors, rows of b are of two kinds, so a part of b does not yield a part of the result.
     rows = ("rows",) if problem.has_factors else ("n",)
     a_by_k, b_by_k = problem.by_k
-    # Rows of groups follow each other: a part of them is of other groups.
+    # Rows of groups follow each other, so a part of the rows has other groups.
     m = ("rows_of_groups",) if problem.groups and not problem.groups_share_k else ("m",)
     batch, groups = (("batch",),) * bool(problem.batch), (("groups",),)
     of_b = groups if problem.groups and not problem.groups_share_k else batch
@@ -107,13 +107,13 @@ def _reference(problem: GemmProblem, variant: str, inputs: Arrays) -> dict[str, 
 
 
 def _groups_of_rows(sizes: jax.Array, rows: int) -> jax.Array:
-    """Which one each row is of; of those behind all of them as many as there are."""
+    """The group of each row; rows beyond all groups get the number of groups."""
     ends = jnp.cumsum(jnp.maximum(sizes, 0))
     return jnp.searchsorted(ends, jnp.arange(rows), side="right")
 
 
 def _activated(problem: GemmProblem, x: jax.Array) -> jax.Array:
-    """What is made of sums in float32."""
+    """Apply the activation to sums in float32."""
     if problem.activation is None:
         return x
     activate = _ACTIVATIONS[problem.activation.removesuffix(FACTORS)]
@@ -125,7 +125,7 @@ def _activated(problem: GemmProblem, x: jax.Array) -> jax.Array:
 
 
 def _kept(problem: GemmProblem) -> frozenset[str]:
-    # Under an activation sums are made again, by a third product.
+    # With an activation, a third product computes the sums again.
     of_sums = {"bias", "c"} if problem.activation is not None else set()
     return frozenset(({"a", "b", "group_sizes"} | of_sums) & {*problem.input_shapes})
 
@@ -133,9 +133,9 @@ def _kept(problem: GemmProblem) -> frozenset[str]:
 def _gradients(
     problem: GemmProblem, variant: str, inputs: Arrays, results: Arrays, of_results: Arrays
 ) -> dict[str, jax.Array]:
-    """Of a, b, bias and what is added: two products of what there is, as it is stored.
+    """Gradients of a, b, bias and the addend, by two products of the operands as they are stored.
 
-    What they multiply, the gradient of the sums, is float32 until it is rounded to the type of a.
+    The gradient of the sums, which they multiply, is float32 until it is rounded to the type of a.
     """
     if problem.groups_share_k:
         raise UnsupportedProblem(
@@ -180,7 +180,7 @@ def _gradients(
     return found
 
 
-# Of each layout: of which layout the gradients of a and of b are products, and of what.
+# For each layout: the layouts and operands of the products that yield the gradients of a and of b.
 _FACTORS = {
     "nt": {"a": ("nn", "out", "b"), "b": ("tn", "out", "a")},
     "nn": {"a": ("nt", "out", "b"), "b": ("tn", "a", "out")},
@@ -191,10 +191,10 @@ _FACTORS = {
 def _product(
     of: GemmProblem, layout: str, a: jax.Array, b: jax.Array, sizes: jax.Array | None
 ) -> jax.Array:
-    """``alpha * a @ b``, of the operands' type; of each of a batch, or of groups."""
+    """``alpha * a @ b`` in the operands' type, for a batch or for groups if there are some."""
     a_by_k, b_by_k = by_k(layout)
     m, n = a.shape[-1 if a_by_k else -2], b.shape[-1 if b_by_k else -2]
-    if sizes is not None:  # of whose sizes there are no kernels of any
+    if sizes is not None:  # kernels for groups do not accept all sizes
         a = _filled(a, *((1, 2) if a_by_k else (1, 8)))
         b = _filled(b, *((1, 8) if not b_by_k else (1, 2) if a_by_k else (8, 2)))
     problem = GemmProblem(
@@ -213,7 +213,7 @@ def _product(
 
 
 def _filled(x: jax.Array, rows: int, columns: int) -> jax.Array:
-    """With zeros up to multiples of these."""
+    """Pad with zeros to multiples of `rows` and `columns`."""
     *_, of_rows, of_columns = x.shape
     more = ((0, -of_rows % rows), (0, -of_columns % columns))
     return jnp.pad(x, (*((0, 0),) * (x.ndim - 2), *more)) if any(map(any, more)) else x

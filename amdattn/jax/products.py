@@ -1,4 +1,4 @@
-"""Products in JAX: under jit and its transformations, or outside."""
+"""Products in JAX: under jit and other transformations, or outside."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from amdattn.jax.arguments import as_arrays
 from amdattn.jax.differentiation import apply, check, differentiable
 from amdattn.ops.gemm.problem import ALIGN_BYTES, FACTORS, LAYOUTS, GemmProblem, by_k
 
-_FEW = 8  # of k, zeros that stand for none
+_FEW = 8  # elements of k, all zero, that stand for an empty k
 _STATIC = (
     *("layout", "alpha", "activation", "out_dtype", "split_k", "deterministic", "beta"),
     "implementation_backward",
@@ -43,8 +43,9 @@ def gemm_nt(
     a : array, bfloat16 or float16, (..., m, k)
     b : array, like a, (n, k)
     implementation_backward : {None, "xla"}
-        None: gradients of a and b are products by kernels, of copies; the activation's derivative
-        and the gradient of the bias are XLA's, in float32. "xla": all in float32, by XLA.
+        None: kernels compute the gradients of a and b as products; XLA computes the derivative of
+        the activation and the gradient of the bias in float32. "xla": XLA computes everything in
+        float32.
     """
     return _checked(
         *("nt", a, b, bias, activation, alpha, out_dtype, split_k, deterministic),
@@ -75,10 +76,10 @@ def gemm(
     ----------
     a : array, bfloat16 or float16, (..., m, k), or (..., k, m) with layout="tn"
     b : array, like a, (n, k), or (k, n) with layout="nn" and "tn"
-        With axes in front as a has them, a batch of products of one launch. Without, those of an a
-        of "nt" or "nn" are of its rows.
+        With the leading axes of a, it is a batch of products in one launch. Without, leading axes
+        of a are rows for "nt" and "nn".
     implementation_backward : {None, "xla"}
-        As of `gemm_nt`.
+        As in `gemm_nt`.
     """
     layout = scalars.word("layout", layout)
     if layout not in LAYOUTS:
@@ -103,9 +104,9 @@ def grouped_gemm(
     residual: Any = None,
     implementation_backward: str | None = None,
 ) -> Any:
-    """`amdattn.grouped_gemm` in JAX: as `jax.lax.ragged_dot`, of which b is stored by rows here.
+    """`amdattn.grouped_gemm` in JAX, like `jax.lax.ragged_dot` but with b stored by rows.
 
-    Parameters are as those of `amdattn.grouped_gemm`. Rows behind those of all groups are 0.
+    Parameters are those of `amdattn.grouped_gemm`. Rows beyond all groups are 0.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ def grouped_gemm(
     b : array, like a, (groups, n, k), (groups, k, n) with layout="nn", (k, n) with layout="tn"
     group_sizes : array, int32 or int64, (groups,)
     implementation_backward : {None, "xla"}
-        As of `gemm_nt`; that of layout="tn" is XLA's only.
+        As in `gemm_nt`; for layout="tn" only "xla" is supported.
     """
     layout = scalars.word("layout", layout)
     if layout not in LAYOUTS:
@@ -155,7 +156,7 @@ def _checked(
     residual: Any,
     backward: str | None,
 ) -> Any:
-    """Of options that are what they may be."""
+    """Check the options, then compute the product."""
     if c is not None and residual is not None:
         raise ValueError("c and residual were given; only one of them may be")
     beta = scalars.number("beta", beta)
@@ -196,7 +197,7 @@ def _product(
     groups = 0 if group_sizes is None else group_sizes.shape[0]
     is_gated = activation is not None and activation.endswith(FACTORS)
     front, m, n = _lengths(a, b, layout, groups, is_gated)
-    if not groups and b.ndim == 2 and a.ndim > 2:  # axes in front of a are of its rows
+    if not groups and b.ndim == 2 and a.ndim > 2:  # leading axes of a are rows
         a = a.reshape(-1, a.shape[-1])
     a, b = (x if groups or x.ndim == 2 else x.reshape(-1, *x.shape[-2:]) for x in (a, b))
     batch = a.shape[:-2]
@@ -212,7 +213,7 @@ def _product(
             raise ValueError(f"{name} has shape {addend.shape}; the result has {shape}")
         addend = addend.reshape(of_kernel)
     dtype = as_dtype(out_dtype or a.dtype, "out_dtype")
-    if 0 in (*a.shape, *b.shape):  # what there is not are two rows, or a few zeros of k
+    if 0 in (*a.shape, *b.shape):  # empty rows become two rows, an empty k becomes a few zeros
         a, b = _with_elements(a, a_by_k), _with_elements(b, b_by_k)
     m_of_kernel, rows = a.shape[-1 if a_by_k else -2], b.shape[-1 if b_by_k else -2]
     n_of_kernel = rows // 2 if is_gated else rows
@@ -262,7 +263,7 @@ _WANTED = {
 def _lengths(
     a: jax.Array, b: jax.Array, layout: str, groups: int, is_gated: bool
 ) -> tuple[tuple[int, ...], int, int]:
-    """Axes in front of those of the result, and these."""
+    """The leading axes of the result, its rows and its columns."""
     in_front = (groups,) if groups and layout != "tn" else () if groups else a.shape[:-2]
     fits = a.ndim == 2 if groups else a.ndim >= 2
     fits = (
@@ -287,7 +288,7 @@ def _lengths(
 
 
 def _with_elements(x: jax.Array, is_by_k: bool) -> jax.Array:
-    """Zeros in place of an operand without elements."""
+    """Replace an operand without elements by zeros."""
     *front, rows, columns = x.shape
     of_k = rows if is_by_k else columns
     others = columns if is_by_k else rows

@@ -1,4 +1,4 @@
-"""Rows in 8 bits under JAX: results have the types of the device that programs are planned for."""
+"""Rows in 8 bits under JAX: the device for which programs are planned determines the types."""
 
 from __future__ import annotations
 

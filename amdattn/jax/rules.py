@@ -1,4 +1,4 @@
-"""What JAX's transformations need to know of an operation besides its declaration."""
+"""What JAX's transformations need to know about an operation in addition to its declaration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import jax
 from amdattn.jax.encoding import Signature
 from amdattn.ops import registry
 
-# Axes of an operand, outermost first; each as the factors that its length is the product of.
+# Axes of an operand, outermost first; each as the factors whose product is its length.
 Axes = tuple[tuple[str, ...], ...]
 Arrays = Mapping[str, jax.Array]
 
@@ -25,32 +25,31 @@ class Rules:
     Attributes
     ----------
     specs : callable
-        ``(problem, variant)``: operands by name.
+        ``(problem, variant)`` -> the operands by name.
     axes : callable
-        ``(problem, variant)``: of every operand the factors of its axes. What has an equal length
-        in several operands is one factor.
+        ``(problem, variant)`` -> the factors of the axes of every operand. An axis that several
+        operands share is one factor.
     independent : tuple of str
-        Factors along which results of parts are parts of the result, the ones to fold a batch axis
-        into first: `vmap` makes one of them longer, meshes cut them.
+        Factors along which results of parts are parts of the result. `vmap` lengthens one of them,
+        preferably the first, and meshes cut them.
     lengths : callable
-        ``(problem)``: of every factor.
+        ``(problem)`` -> the length of every factor.
     resized : callable
-        ``(problem, factors)``: the problem whose factors have other lengths, of those named.
+        ``(problem, factors)`` -> the problem with other lengths of the given factors.
     reference : callable
-        ``(problem, variant, inputs)``: results in float32, or the inputs' types, in plain jnp;
-        what `implementation_backward="xla"` differentiates. None: cannot be differentiated.
+        ``(problem, variant, inputs)`` -> results in float32, or in the inputs' types, in plain jnp;
+        `implementation_backward="xla"` differentiates it. None: cannot be differentiated.
     compute : callable
-        ``(problem, variant, inputs)``: results by name, in terms of other operations; None: the
+        ``(problem, variant, inputs)`` -> results by name, in terms of other operations; None: the
         operation has kernels.
     saving : callable
-        ``(problem)``: the problem that has every result that `gradients` needs, those of `problem`
-        first.
+        ``(problem)`` -> the problem that also yields the results that `gradients` needs, after
+        those of `problem`.
     kept : callable
-        ``(problem)``: the names of the inputs and results that `gradients` reads, of the problem
-        that is asked for; None: all of them.
+        ``(problem)`` -> names of the inputs and results that `gradients` reads; None: all of them.
     gradients : callable
-        ``(problem, variant, inputs, results, gradients)``: those of the inputs by name, in terms of
-        other operations, of those of the results, by name all of them; None: there are no kernels.
+        ``(problem, variant, inputs, results, gradients)`` -> gradients of the inputs by name, from
+        those of all results by name, in terms of other operations; None: there are no kernels.
     """
 
     specs: Callable[[Any, str], Any]
@@ -65,13 +64,14 @@ class Rules:
     gradients: Callable[[Any, str, Arrays, Arrays, Arrays], Arrays] | None = None
 
     def signature(self, problem: Any, variant: str) -> Signature:
-        """Operands in XLA's order."""
+        """The operands in XLA's order."""
         return Signature.of(self.specs(problem, variant))
 
     def separable(self, problem: Any, variant: str) -> tuple[str, ...]:
         """The independent factors that every result has.
 
-        A part of what is written in place by all, as pages of a cache are, is no result of a part.
+        If all parts write a result in place, such as the pages of a cache, no part of it is the
+        result of one part.
         """
         axes = self.axes(problem, variant)
         results = [axes[spec.name] for spec in self.signature(problem, variant).results]
@@ -83,7 +83,7 @@ class Rules:
 
 
 def specs_of(operation: str) -> Callable[[Any, str], Any]:
-    """What an operation's operands must be, by problem and variant."""
+    """A function that returns the specs of an operation's operands by problem and variant."""
     return lambda problem, variant: registry.operation(operation).specs(problem, variant)
 
 
@@ -111,7 +111,7 @@ _HOME = {
 
 @functools.cache
 def rules(operation: str) -> Rules:
-    """Of an operation: its own, or those that hold for every one, which fold and cut nothing."""
+    """The rules of an operation; the default ones neither fold batch axes nor cut anything."""
     if operation in _HOME:
         found: Rules = import_module(_HOME[operation]).RULES[operation]
         return found

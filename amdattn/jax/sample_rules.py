@@ -1,4 +1,4 @@
-"""Tokens of logits under JAX's transformations: rows are apart from each other."""
+"""Tokens of logits under JAX's transformations; rows are independent of each other."""
 
 from __future__ import annotations
 

@@ -30,11 +30,13 @@ class Platform:
     Attributes
     ----------
     name : str
-        As JAX's lowering knows it.
+        The name in JAX's lowering.
     registered : str
-        As XLA's registry does: the plugin reads "ROCM" and no other spelling.
+        The name in XLA's registry; the plugin reads "ROCM" and no other spelling.
     number : int
-        Of native/handler.c.
+        The number in native/handler.c.
+    symbol : str
+        The handler's function.
     """
 
     name: str
@@ -64,18 +66,18 @@ _RESOLVER = ctypes.CFUNCTYPE(
 
 
 def target_name(operation: str) -> str:
-    """Of an operation's FFI target."""
+    """The name of an operation's FFI target."""
     return f"amdattn.{operation}"
 
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """The handler's library; registers it for every operation, once in a process.
+    """Load the handler's library and register it for every operation, once per process.
 
     Raises
     ------
     BindingError
-        The install has none.
+        The library is missing or cannot be loaded.
     """
     path = paths.native_library_dir() / LIBRARY
     try:
@@ -144,7 +146,7 @@ def _resolve(number: int, ordinal: int, key: Any, why: Any, why_bytes: int) -> i
         _bind(platform)
         for each in _ordinals(platform) if ordinal < 0 else [ordinal]:
             _add(platform, kernel, each)
-    except BaseException as error:  # nothing may pass through C
+    except BaseException as error:  # no exception may pass through C
         known = isinstance(error, (AmdattnError, ValueError))
         text = str(error) if known else f"{type(error).__name__}: {error}"
         data = text.encode()[: why_bytes - 1]
@@ -167,7 +169,7 @@ def _kernel_of(key: bytes) -> KernelSpec:
 
 
 def _ordinals(platform: Platform) -> list[int]:
-    """Devices that programs of this process may run on. The virtual device is one."""
+    """Ordinals of the devices on which programs of this process may run; the virtual one is 0."""
     if platform.name == "cpu":
         return [0]
     return [device.local_hardware_id for device in jax.local_devices(backend=platform.name)]

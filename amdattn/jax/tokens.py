@@ -1,4 +1,4 @@
-"""Tokens in JAX: their rows of a table, their positions, and those that are drawn of logits."""
+"""Tokens in JAX: embeddings, rotary positions, and sampling from logits."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ def apply_rotary_emb(
     Parameters
     ----------
     seqlen_offsets, positions : array, optional
-        Nobody checks them: of a position that the tables have not the turned columns are NaN.
+        They are not checked: for a position outside of the tables the rotated columns are NaN.
     implementation_backward : {None, "xla"}
-        Gradients: None: of x and k, turned back by the same kernel; cos and sin are constants. Of
-        heads that are normalised, and of their weights, by XLA in float32.
-        "xla": in float32, by XLA, of cos and sin as well.
+        None: the same kernel rotates the gradients of x and k back, and cos and sin are constants;
+        if heads are normalised, XLA computes these gradients, and those of the weights, in float32.
+        "xla": XLA computes all gradients in float32, including those of cos and sin.
     """
     x, cos, sin, k, positions = as_arrays(x=x, cos=cos, sin=sin, k=k, positions=positions)
     weights = as_arrays(q_norm_weight=q_norm_weight, k_norm_weight=k_norm_weight)
@@ -139,10 +139,10 @@ def embedding(table: Any, indices: Any, *, implementation_backward: str | None =
     Parameters
     ----------
     indices : array
-        Nobody checks them: the row of an index that the table has not is NaN.
+        They are not checked: the row of an index outside of the table is NaN.
     implementation_backward : {None, "xla"}
-        The gradient of the table is XLA's sum of rows with either: None: in float32, rounded once,
-        in whose memory there is a table of float32; "xla": in the table's type.
+        XLA sums the rows of the gradient of the table. None: in float32, rounded once, which needs
+        memory for a float32 table. "xla": in the table's type.
     """
     return _gathered(
         *as_arrays(table=table, indices=indices),
@@ -190,19 +190,19 @@ def sample(
     tokens: Any = None,
     state: Any = None,
 ) -> Any:
-    """`amdattn.sample` in JAX; parameters as there, and the same tokens.
+    """`amdattn.sample` in JAX; parameters and tokens are the same.
 
     Parameters
     ----------
     temperature, top_k, top_p, min_p, seed, repetition_penalty
-        Of Python.
+        Python values.
     state : array, int32, (rows, 4), optional
-        Comes back, with offsets greater by 1; a donated one is written in place.
+        It is returned with its offsets incremented by 1; a donated one is written in place.
 
     Returns
     -------
     tokens : array, int32, (rows,)
-        Without a gradient.
+        They have no gradient.
     state : array, int32, (rows, 4)
         Only with a state.
     """

@@ -1,1 +1,1 @@
-"""What every operation shares. Names none of them."""
+"""What every operation shares; it names none of them."""

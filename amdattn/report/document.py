@@ -78,7 +78,7 @@ def document(
 
 
 def _merged(rows: Sequence[Mapping[str, Any]], kind: str) -> list[dict[str, Any]]:
-    """Measured and modelled figures of the same thing, beside each other."""
+    """Measured and modelled figures of each shape or micro kernel, beside each other."""
     found: dict[str, dict[str, Any]] = {}
     for row in rows:
         if kind in row["data"]:
@@ -140,7 +140,7 @@ def _parts(report: Mapping[str, Any]) -> Iterator[str]:
         )
     if report["micro"]:
         yield "## Micro kernels\n"
-        yield "The first reading is the model's. What each settles: docs/real-gpu-report.md.\n"
+        yield "The first reading is the model's. docs/real-gpu-report.md says what each decides.\n"
         yield _table(
             ("kernel", "unit", "measured", "modelled", "readings", "fits"),
             (_micro_cells(row) for row in report["micro"]),

@@ -86,7 +86,7 @@ def host() -> dict[str, str]:
         "kernel": f"{platform.system()} {platform.release()} {platform.machine()}",
         "libc": " ".join(platform.libc_ver()),
         "processor": _processor(),
-        "amdgpu driver": _read(_DRIVER) or "in the kernel, or none",
+        "amdgpu driver": _read(_DRIVER) or "part of the kernel, or none",
         "ROCm": _rocm(),
     }
     for name in _PACKAGES:
@@ -161,7 +161,7 @@ def driver_facts(bus_id: str, kfd: Path = _KFD, pci: Path = _PCI) -> dict[str, s
     """
     match = re.fullmatch(r"([0-9a-f]+):([0-9a-f]+):([0-9a-f]+)\.([0-9a-f])", bus_id.lower())
     if match is None:
-        return {"driver's view": "no PCI device"}
+        return {"driver's view": "its bus id is not that of a PCI device"}
     domain, bus, unit, function = (int(part, 16) for part in match.groups())
     location = bus << 8 | unit << 3 | function
     facts = {}
@@ -191,7 +191,7 @@ def _read(path: Path) -> str:
 
 def _rocm() -> str:
     root = os.environ.get("ROCM_PATH") or os.environ.get("ROCM_HOME") or "/opt/rocm"
-    return _read(Path(root) / ".info" / "version") or "no folder of it"
+    return _read(Path(root) / ".info" / "version") or "no ROCm folder found"
 
 
 def _os_name() -> str:

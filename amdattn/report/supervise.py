@@ -21,7 +21,7 @@ from amdattn.report.rows import ABSENT, FAILED as ROW_FAILED
 PASSED, FAILED, TIMED_OUT, CRASHED, SKIPPED = "ok", "failed", "timed out", "crashed", "skipped"
 NOT_MEASURED = "not measured"
 INTERRUPTED = "interrupted"
-_KILL_S = 10.0  # that a killed process may take to end
+_KILL_S = 10.0  # time that a killed process may take to end
 _TAIL = 2000  # characters of a crashed process's output
 
 
@@ -45,7 +45,7 @@ class Outcome:
     rows: list[dict[str, Any]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The outcome as an object of JSON."""
         return {
             "name": self.planned.name,
             "title": self.planned.title,
@@ -175,7 +175,10 @@ class _Lines:
 def _follow(
     outcomes: Sequence[Outcome], lines: _Lines, advance: Callable[[str], None]
 ) -> Outcome | None:
-    """Yield steps as they end, until the last one, or until the device is unusable."""
+    """Fill in outcomes as steps end, until the last step or until the device is unusable.
+
+    Returns the outcome of the last step that ran.
+    """
     for outcome in outcomes:
         advance(outcome.planned.title)
         begin = time.monotonic()
@@ -204,7 +207,7 @@ def _follow(
             outcome.status = FAILED
         if not message["usable"]:
             outcome.status = FAILED
-            outcome.error = outcome.error or "the device does not answer any more"
+            outcome.error = outcome.error or "the device no longer answers"
             return outcome
     return outcomes[-1] if outcomes else None
 

@@ -27,7 +27,7 @@ from amdattn.testing.bench import do_bench
 from amdattn.virtual import profiled
 
 _QUANTILES = (0.1, 0.5, 0.9)
-_NOTHING = "the virtual device measures nothing; its model's figures are below"
+_NOTHING = "the virtual device measures nothing; the figures of its model are below"
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ _GROUPS: tuple[tuple[str, str, Sequence[MicroRow], str], ...] = (
     ("alone", "instructions alone", micro_table.ALONE, "fma_f32,chain_lds"),
     ("lds", "LDS rates", micro_table.LDS, "lds_read_b128"),
     ("beside", "beside a matrix instruction", micro_table.BESIDE, "beside_pk_mul_f32_x4"),
-    ("other_wave", "beside that of another wave", micro_table.OTHER_WAVE, ""),
+    ("other_wave", "beside a matrix instruction of another wave", micro_table.OTHER_WAVE, ""),
     ("latencies", "latencies", micro_table.LATENCIES, "latency_l2"),
     ("regions", "L1 and L2 rates", micro_table.REGIONS, ""),
     ("streams", "HBM and MALL rates", micro_table.STREAMS, "hbm_read_1"),
@@ -114,7 +114,7 @@ def micro_rows(origin: str, rows: Sequence[MicroRow]) -> Iterator[Row]:
         yield Row("micro kernels", ABSENT, _NOTHING)
         return
     if runtime.get().props.arch != ARCH:
-        yield Row("micro kernels", ABSENT, f"what they show is stated of {ARCH} only")
+        yield Row("micro kernels", ABSENT, f"their readings are for {ARCH} only")
         return
     for figure in micro.figures(rows):
         text = f"{figure.value:.4g} {figure.row.unit}, {figure.origin}"
@@ -122,7 +122,7 @@ def micro_rows(origin: str, rows: Sequence[MicroRow]) -> Iterator[Row]:
         yield Row(
             figure.row.what,
             INFO if sound else FAILED,
-            text if sound else f"{text}, which no time can be",
+            text if sound else f"{text}, which is not a possible time",
             {"micro": figure.as_dict()},
         )
 
@@ -178,7 +178,7 @@ def _product(shape: Product) -> tuple[Callable[[], Any], list[Any]]:
 
 
 def _modelled_shape(shape: Product | Shape) -> dict[str, float]:
-    """Times at the peak clock, a lower bound, and at the clock that the energy estimate gives."""
+    """Times at the peak clock, a lower bound, and for attention at the estimated clock."""
     if isinstance(shape, Shape):
         record = run_operation(Shipped("rtne"), shape, Functions()).record
         if record.refused:

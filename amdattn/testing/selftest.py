@@ -1,4 +1,4 @@
-"""Every operation on the bound device against its float64 reference, at sizes that fit no tile."""
+"""Tests every operation on the bound device against its float64 reference, at odd sizes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,18 @@ Any_ = Operation[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one case gave, by the names that callers know results by.
+    """The outcome of one case.
 
-    `seconds` is the call's wall time, copies included; `digest` the SHA-256 of all results.
+    Attributes
+    ----------
+    operation : Operation
+    case : Case
+    results : dict of str to Comparison
+        By the names by which callers know results.
+    seconds : float
+        Wall time of the call, copies included.
+    digest : str
+        SHA-256 of all results.
     """
 
     operation: Any_
@@ -34,17 +43,17 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """True if all results hold."""
+        """Whether all results are within their tolerances."""
         return all(self.results.values())
 
     @property
     def reason(self) -> str:
-        """Of the first that does not hold; "" if all do."""
+        """The reason why the first wrong result is wrong; "" if there is none."""
         return next((found.reason for found in self.results.values() if not found), "")
 
 
 def run_case(operation: Any_, case: Case[Any], seed: int = 0) -> Result:
-    """Run one case on host arrays, on the bound device, or on it if some are written in place."""
+    """Run one case on the bound device, from host arrays unless some are written in place."""
     props = runtime.device_props()
     plan = operation.plan_case(case, props, manifest.kernels())
     inputs: dict[str, Any] = case.inputs(seed)

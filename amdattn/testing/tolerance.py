@@ -1,4 +1,4 @@
-"""When is a result right: an oracle that takes its tolerance from the data."""
+"""Decides whether a result is right, with a tolerance that follows from the data."""
 
 from __future__ import annotations
 

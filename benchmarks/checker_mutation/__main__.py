@@ -55,7 +55,7 @@ def mutate(
     """Mutate, launch in checked mode, count. Exit code 1 if too few mutants are reported."""
     subjects: Sequence[Subject]
     if subject in (*registry.names(), *(row.name for row in manifest.kernels()), "all"):
-        refuse_given(context, _CODE_OBJECT, f"does not go with {subject}")
+        refuse_given(context, _CODE_OBJECT, f"cannot be combined with {subject}")
         subjects = shipped(subject)
     else:
         file = object_of_file(subject, kernel, grid, workgroup, args, dynamic_lds, seed)

@@ -30,7 +30,7 @@ def test_rates_beyond_those_are_named() -> None:
         *("attention", "b1", {}, "amdattn", "rtne", MODELLED),
         flops=10**12, times=Times(at_sustained_us=2000.0, by_use_us=2100.0), clocks=clocks,
     )  # fmt: skip
-    said = "TFLOP/s are more than the 1610"
+    said = "TFLOP/s is more than the 1610"
     assert not any(said in line for line in report.notes([record]))
     fast = dataclasses.replace(record, flops=34 * 10**11)
     assert any(f"1700 {said}" in line for line in report.notes([fast]))

@@ -82,12 +82,12 @@ def test_table(run: Command) -> None:
     assert status == 0
     for words in (
         "b1 h2/1 s200 d128",
-        "modelled, not measured: cycles as time at the clock that an estimate of the",
+        "modelled, not measured: cycles are converted to time at the clock that an",
         "at a constant 1.2 GHz",
-        "TFLOP/s and ratios are of the first, as launches are short",
+        "TFLOP/s and ratios use the first time, because the launches are short",
         *("ms est.", "ms 1.2 GHz", "MFMA/CU", "MFMA/all"),
-        "At the peak clock, 2.1 GHz, the same cycles are a lower bound",
-        "costs 2.7 us of launch, which is in no number here",
+        "At the peak clock, 2.1 GHz, the same cycles give a lower bound",
+        "costs 2.7 us for its launch, which no number here includes",
         "amdattn rtz",
         "bytes by level",
         "s_waitcnt",
@@ -193,7 +193,7 @@ def test_a_roofline_has_the_rates_of_the_table(monkeypatch: pytest.MonkeyPatch) 
         ((_, y),) = axes.collections[0].get_offsets()
         assert y == pytest.approx(record.tflops(record.us(record.short)))
         assert [text.get_text() for text in axes.texts] == [record.shape]
-    with pytest.raises(plots.PlotError, match="no kernel's operations are known"):
+    with pytest.raises(plots.PlotError, match="needs a kernel whose operations are known"):
         plots._roofline([dataclasses.replace(short, flops=0)])
 
 
@@ -221,7 +221,7 @@ def test_tuning_says_what_it_will_do(run: Command, monkeypatch: pytest.MonkeyPat
     for line in (("attention",), ("gemm", "-m", 4, "-n", 64, "-k", 64)):
         _, _, errors = run("tune", *line)
         assert re.search(
-            r"\d+ ways to do it, each simulated on one XCD: about \d+ (s|minutes) at most.*begins",
+            r"\d+ choices, each simulated on one XCD: about \d+ (s|minutes) at most.*begins",
             errors,
         )
 
@@ -250,7 +250,7 @@ def test_pictures_of_the_model_on_a_gpu(
     monkeypatch.setattr("amdattn.bench.plots.check_request", lambda kind, path: None)
     for option in (("--plot", "stalls", tmp_path / "a.svg"), ("--trace", tmp_path / "t.json")):
         status, _, errors = run("bench", "gemm", *option)
-        assert status == 2 and "shows what is modelled; a GPU is bound" in errors
+        assert status == 2 and "needs the virtual device; a GPU is bound" in errors
 
 
 def test_symbols_in_pictures() -> None:
@@ -336,7 +336,10 @@ def test_gemm(run: Command, code_object: Path) -> None:
     assert status == 0 and "us est." in out and "vs first" in out, errors
     assert "m4 n64 k64" in out and "object=reduce.hsaco" in out
     status, _, errors = run("bench", "gemm", "-m", 4, "-m", 8, *peer)
-    assert status == 2 and "--m is given 2 times, but --peer object=FILE is of one" in errors
+    assert (
+        status == 2
+        and "--m is given 2 times; with --peer object=FILE it must be given once" in errors
+    )
 
 
 def test_gemm_measured(run: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -394,12 +397,12 @@ def test_compare(run: Command, tmp_path: Path) -> None:
     [
         (("attention", "--peer", "triton"), "--peer='triton' must be object=FILE; benchmarks/att"),
         (("attention", "--peer", "object="), "--peer='object=' must be object=FILE"),
-        (("attention", "--round-mode", "up"), "--round-mode='up' must be one of"),
+        (("attention", "--round-mode", "up"), "--round-mode='up' must be all, or some of"),
         (("attention", "--preset", "gpt"), "preset='gpt' must be one of moonmath"),
         (("attention", "--sampling", "no"), "sampling='no' must be one of auto, full, sampled"),
         (("attention", "--grid", "4"), "--grid needs --peer object=FILE"),
         (("attention", "--peer", "object=x"), "--peer object=FILE needs --grid"),
-        (("attention", "--json", "--markdown"), "--json and --markdown exclude each other"),
+        (("attention", "--json", "--markdown"), "--json and --markdown cannot be combined"),
         (("attention", "--plot", "pie", "x.png"), "plot='pie' must be one of roofline"),
         (("attention", "--plot", "sweep", "x.gif"), "must end in one of .png, .svg"),
         (("attention", "-hq", 3, "-hkv", 2), "num_heads_kv=2 must divide num_heads_q=3"),

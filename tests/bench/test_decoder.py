@@ -77,7 +77,7 @@ def test_the_command(tmp_path: Path) -> None:
     with rows.open() as file:
         assert len(list(csv.DictReader(file))) == 2 * 9
     shown = CliRunner().invoke(app, line)
-    assert "of the floor" in shown.stdout and "5 of a layer" in shown.stdout
+    assert "of the floor" in shown.stdout and "5 per layer" in shown.stdout
     assert "modelled at" in shown.stdout
 
 
@@ -94,7 +94,7 @@ def test_a_picture(tmp_path: Path) -> None:
     [
         (("gpt", 1, 1, 8), "shape='gpt' must be one of"),
         (("tiny", 0, 1, 8), "batch=0 must be at least 1"),
-        (("tiny", 1, 9, 8), "context=8 must be at least the 9 new tokens"),
+        (("tiny", 1, 9, 8), "context=8 must be at least tokens=9, the new tokens"),
     ],
 )
 def test_refused(sizes: tuple[str, int, int, int], message: str) -> None:

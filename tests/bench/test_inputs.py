@@ -106,13 +106,13 @@ def test_arrays_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "text"),
     [
-        ({"v": None}, "has no array v, but q, k"),
-        ({"q": np.zeros((1, 96, 4, 64), np.int32)}, "q is int32, not float16"),
+        ({"v": None}, "has no array v; its arrays are q, k"),
+        ({"q": np.zeros((1, 96, 4, 64), np.int32)}, "q is int32, must be one of float16"),
         ({"k": np.zeros((128, 2, 64), np.float32)}, "k has the shape"),
         ({"k": np.zeros((1, 127, 2, 64), np.float32)}, "k and v have the shapes"),
         ({"q": np.zeros((1, 96, 3, 64), np.float32)}, "a multiple of those of k"),
         ({"v": np.full((1, 128, 2, 64), np.nan, np.float32)}, "v holds NaN or infinity"),
-        ({"q": np.array([None], object)}, "is no .npz file of numbers"),
+        ({"q": np.array([None], object)}, "is not a .npz file of numbers"),
     ],
 )
 def test_refused_files(tmp_path: Path, changed: dict[str, Any], text: str) -> None:
@@ -123,18 +123,18 @@ def test_refused_files(tmp_path: Path, changed: dict[str, Any], text: str) -> No
 def test_no_such_inputs(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"--inputs='real' must be FILE.npz or one of model-like"):
         inputs.named("real")
-    with pytest.raises(ValueError, match=r"--tile-inputs is of --inputs FILE.npz"):
+    with pytest.raises(ValueError, match=r"--tile-inputs needs --inputs FILE.npz, not"):
         inputs.named("worst", is_tiled=True)
     file = tmp_path / "a.npz"
     file.write_bytes(b"no archive")
-    with pytest.raises(ValueError, match=r"a.npz: is no .npz file of numbers"):
+    with pytest.raises(ValueError, match=r"a.npz: is not a .npz file of numbers"):
         inputs.named(str(file))
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("q.npy", "no array")
-    with pytest.raises(ValueError, match=r"a.npz: is no .npz file of numbers"):
+    with pytest.raises(ValueError, match=r"a.npz: is not a .npz file of numbers"):
         inputs.named(str(file))
     of = inputs.named(str(saved(file)))
-    with pytest.raises(ValueError, match=r"q has the shape \(1, 96, 4, 64\), the problem \(1, 97,"):
+    with pytest.raises(ValueError, match=r"\(1, 96, 4, 64\), the problem has \(1, 97"):
         of.check(Sizes(1, 97, 128, 4, 2, 64, 64))
     tiled = inputs.named(str(file), is_tiled=True)
     with pytest.raises(ValueError, match="columns are not repeated"):
@@ -181,4 +181,4 @@ def test_command(tmp_path: Path, amdattn_command: Command) -> None:
     assert code == 2 and "q has the shape (1, 96, 4, 64)" in errors
     norm = ("bench", "rms_norm", "--rows", 8, "--columns", 64)
     code, _, errors = amdattn_command(*norm, "--inputs", "worst")
-    assert code == 2 and "--inputs='worst': none are made for rms_norm" in errors
+    assert code == 2 and "--inputs='worst' must be normal for rms_norm" in errors

@@ -91,7 +91,7 @@ def test_names_are_unique_and_rows_say_what_they_settle() -> None:
     assert len({row.name for row in table.ROWS}) == len(table.ROWS)
     assert all(row.settles for row in table.ROWS)
     assert [row.name for row in micro.rows("lds_read_b32, nop")] == ["nop", "lds_read_b32"]
-    with pytest.raises(ValueError, match="'cache' is in no name of"):
+    with pytest.raises(ValueError, match="'cache' must be part of one of"):
         micro.rows("cache")
 
 

@@ -50,7 +50,7 @@ def test_one_record_of_all_launches(two_launches, tmp_path):
     file = tmp_path / "a.json"
     file.write_text(json.dumps(document))
     assert read(file)[1][0].launches == record.launches
-    assert any("2 launches, with 2.7 us between them" in line for line in report.notes([record]))
+    assert any("time includes 2.7 us between them" in line for line in report.notes([record]))
 
 
 def test_one_launch_has_no_parts():

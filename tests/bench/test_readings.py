@@ -19,7 +19,7 @@ def test_a_gpu_has_no_reading_to_choose(monkeypatch: pytest.MonkeyPatch) -> None
     with run.reading(default):
         pass
     for name in others:
-        with pytest.raises(ValueError, match=f"reading='{name}' is of the model; a GPU"):
+        with pytest.raises(ValueError, match=f"reading='{name}' must be 'default' on a GPU"):
             run.reading(name).__enter__()
 
 

@@ -55,7 +55,7 @@ def test_80_columns():
     lines = printed(RECORDS).splitlines()
     assert max(map(len, lines)) <= 80
     assert lines[1].startswith("modelled, not measured:") and "1.2 GHz" in lines[2]
-    assert lines[3] == "TFLOP/s and ratios are of the second"
+    assert lines[3] == "TFLOP/s and ratios use the second time"
     header = lines[5].split("  ")
     assert [text.strip() for text in header if text] == [
         *("kernel", "mode", "ms est.", "ms 1.2 GHz", "TFLOP/s", "MFMA/CU", "MFMA/all", "vs first")
@@ -89,8 +89,9 @@ def test_the_estimate_leads_where_all_launches_of_a_shape_are_short():
     assert leading_us([*short, slow]) == [999.0, 333.0, 1000.0]
     (alone,) = leading_us([dataclasses.replace(short[0], times=Times(1.0, 2.0))])
     assert alone == 2.0  # no estimate
-    assert "of the first, as launches are short" in printed(short)
-    assert "of the first where all launches of a shape are short" in printed([*short, RECORDS[0]])
+    assert "use the first time, because the launches are short" in printed(short)
+    text = "use the first time if all launches of a shape are short"
+    assert text in printed([*short, RECORDS[0]])
 
 
 def test_readings_are_apart():

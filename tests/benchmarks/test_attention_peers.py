@@ -81,7 +81,7 @@ def test_triton(run: Any) -> None:
         (("--peer", "aiter=/none"), "git clone https://github.com/ROCm/aiter"),
         (("--peer", "moonmath=/none"), "moonmath=/none has no moonmath_rtne.hsaco"),
         (("--peer", "object=x"), "--peer object=FILE needs --grid"),
-        (("--preset", "flux", "-sq", "5"), "--seqlen-q does not go with --preset"),
+        (("--preset", "flux", "-sq", "5"), "--seqlen-q cannot be combined with --preset"),
         (("--plot", "pie", "x.png"), "plot='pie' must be one of roofline"),
     ],
 )

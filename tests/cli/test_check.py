@@ -191,14 +191,14 @@ def test_inputs_from_a_file(
         (("attention", "--typo"), "No such option"),
         (("attention", "--lengths", "30:70,"), "must be Q:K,Q:K"),
         (("attention", "--head-dim", 8200), "head_dim=8200 is not built"),
-        (("all", "--causal"), "--causal does not go with all"),
-        (("all", "--window-size", 3, 4), "--window-size does not go with all"),
-        (("all", "--lengths", "3:4"), "--lengths does not go with all"),
+        (("all", "--causal"), "--causal cannot be combined with all"),
+        (("all", "--window-size", 3, 4), "--window-size cannot be combined with all"),
+        (("all", "--lengths", "3:4"), "--lengths cannot be combined with all"),
         (("attention", "-sq", 0), "seqlen_q=0"),
         (("attention", "--heads-q", 3, "--heads-kv", 2), "num_heads_kv"),
         (("attention", "--layout", "sbhd"), "layout='sbhd'"),
-        (("attention", "--grid", 4), "--grid does not go with attention"),
-        (("all", "--kernel", "k"), "--kernel does not go with all"),
+        (("attention", "--grid", 4), "--grid cannot be combined with attention"),
+        (("all", "--kernel", "k"), "--kernel cannot be combined with all"),
         (("attention", "--suppressions", "nowhere.toml"), "nowhere.toml"),
         (
             ("atention",),
@@ -216,7 +216,7 @@ def test_bad_input(check: Command, args: tuple[object, ...], message: str) -> No
 @pytest.mark.parametrize(
     ("args", "message"),
     [
-        (("--workgroup", 256, "--args", ARGS), "--grid is needed"),
+        (("--workgroup", 256, "--args", ARGS), "is a code object file, which needs --grid"),
         (("--grid", "4,0", "--workgroup", 256), "--grid='4,0' must be X, X,Y or X,Y,Z"),
         (("--grid", "1,2,3,4", "--workgroup", 256), "--grid='1,2,3,4' must be"),
         (("--grid", "four"), "--grid='four' must be"),

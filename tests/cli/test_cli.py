@@ -110,7 +110,7 @@ def test_run_rounds_float32_only_on_request(files, command):
     for array, path in zip(arrays, paths, strict=True):
         np.save(path, array.astype(np.float32))
     status, _, errors = run_on(command, paths, out)
-    assert status == 2 and "float32, which must be bfloat16 or float16; --cast rounds it" in errors
+    assert status == 2 and "float32, must be bfloat16 or float16; --cast rounds it" in errors
     assert not out.exists()
     status, _, errors = run_on(command, paths, out, "--cast")
     assert status == 0, errors

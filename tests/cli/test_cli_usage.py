@@ -109,23 +109,23 @@ def test_a_partition_is_explained(amdattn_command: Command) -> None:
         ("demo --seed -1", "--seed"),
         ("selftest --seed -1", "--seed"),
         ("compare nowhere.json nowhere.json", "nowhere.json: No such file or directory"),
-        ("compare . .", "is no regular file"),
-        ("build nowhere.hip", "source 'nowhere.hip' is no file"),
-        ("build .", "source '.' is no file"),
+        ("compare . .", "is not a regular file"),
+        ("build nowhere.hip", "source 'nowhere.hip' is not a file"),
+        ("build .", "source '.' is not a file"),
         ("check", "Missing argument"),
-        ("check gemm -sq 5", "--seqlen-q does not go with gemm"),
+        ("check gemm -sq 5", "--seqlen-q cannot be combined with gemm"),
         ("check attention --mutate", "No such option: --mutate"),
-        ("check attention --lengths 3:4 -b 2", "--batch does not go with --lengths"),
-        ("bench attention --preset flux -sq 5", "--seqlen-q does not go with --preset"),
+        ("check attention --lengths 3:4 -b 2", "--batch cannot be combined with --lengths"),
+        ("bench attention --preset flux -sq 5", "--seqlen-q cannot be combined with --preset"),
         ("bench attention --simulated-workgroups 3", "--simulated-workgroups needs --peer"),
         ("bench attention --clock-mhz 999999", "--clock-mhz"),
         ("bench attention --plot", "--plot='' needs a file: --plot KIND FILE"),
         ("bench attention --plot stalls", "--plot='stalls' needs a file: --plot KIND FILE"),
         ("bench gemm --dtype int4", "dtype='int4' is not known"),
         ("bench launch --rounds 0", "rounds=0 must be at least 2"),
-        ("bench llama --batch 1,x", "--batch='1,x' must be numbers from 1 on"),
+        ("bench llama --batch 1,x", "--batch='1,x' must be numbers of at least 1"),
         ("bench llama --shape gpt", "shape='gpt' must be one of llama3-8b"),
-        ("tune gemm -m 1 -n 8 -k 8 --splits 1,x", "--splits='1,x' must be counts of 1 and more"),
+        ("tune gemm -m 1 -n 8 -k 8 --splits 1,x", "--splits='1,x' must be counts of at least 1"),
     ],
 )
 def test_a_wrong_command_line(
@@ -225,7 +225,7 @@ def test_a_plot_that_cannot_be_written(
     assert status == 2 and f"there is no folder {tmp_path / 'no'}" in err
     plots = ("--plot", "stalls", tmp_path / "a.svg", "--plot", "sweep", tmp_path / "a.svg")
     status, _, err = amdattn_command("bench", "gemm", *plots)
-    assert status == 2 and "is the file of --plot, too" in err
+    assert status == 2 and "is also the file of --plot" in err
 
 
 def test_outputs_change_as_a_whole(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_outputs_change_as_a_whole(tmp_path: Path) -> None:
     with replacing(Path("/dev/null")) as new:
         new.write_text("gone")
     assert not Path("/dev/null").is_file()
-    with pytest.raises(ValueError, match=r"--b='.*link' is the file of --a, too"):
+    with pytest.raises(ValueError, match=r"--b='.*link' is also the file of --a"):
         check_outputs([("--a", file), ("--b", link)])
     check_outputs([("--a", Path("/dev/null")), ("--b", Path("/dev/null")), ("--c", None)])
 

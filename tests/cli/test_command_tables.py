@@ -73,7 +73,7 @@ def test_the_fastest_ways_to_a_product(printed: io.StringIO, rows: int, last: st
 )
 def test_counts_of_parts(splits: str, counts: list[int] | None) -> None:
     if counts is None:
-        with pytest.raises(ValueError, match=f"--splits='{splits}' must be counts of 1 and more"):
+        with pytest.raises(ValueError, match=f"--splits='{splits}' must be counts of at least 1"):
             tune._counts(splits)
     else:
         assert tune._counts(splits) == counts
@@ -87,7 +87,7 @@ def test_figures_of_micro_kernels(printed: io.StringIO, monkeypatch: pytest.Monk
     ]
     monkeypatch.setattr(bench, "figures", lambda rows: iter(found))
     micro.micro("chain_lds_b128")
-    both = "64: so; 108: a vendor tool's constant"
+    both = "64: they do; 108: a vendor tool's constant"
     assert cells(printed.getvalue()) == [
         ["micro kernel", "unit", "settles", "readings", "value", "fits"],
         [row.what, "clk", row.settles, both, "64", "modelled"],
@@ -97,7 +97,7 @@ def test_figures_of_micro_kernels(printed: io.StringIO, monkeypatch: pytest.Monk
     assert bench.markdown(found).splitlines()[2] == (
         f"| {row.what} | clk | {row.settles} | {both} | 64 | modelled |"
     )
-    with pytest.raises(ValueError, match="--json and --markdown exclude each other"):
+    with pytest.raises(ValueError, match="--json and --markdown cannot be combined"):
         micro.micro(as_json=True, markdown=True)
     with pytest.raises(ValueError, match="reading='most' must be one of default"):
         micro.micro(reading="most")

@@ -54,7 +54,7 @@ def elf(machine: int) -> bytes:
         (("--device=gpu", "true"), "--device='gpu' must be one of virtual:"),
         (("--runtime=hip", "true"), "runtime 'hip' must be amdattn, amd or amd:FOLDER"),
         (("--runtime=amdattn", "true"), "runtime 'amdattn' must be amd or amd:FOLDER"),
-        (("--options=sed=3", "true"), "--options: 'sed=3' must be KEY=N, of threads, "),
+        (("--options=sed=3", "true"), "--options: 'sed=3' must be KEY=N with a KEY of threads, "),
         (("--options=seed=x", "true"), "--options: 'seed=x' must be KEY=N"),
         (("--profiles=a.txt", "true"), "--profiles='a.txt' must end in .csv or .json"),
     ],

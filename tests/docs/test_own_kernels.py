@@ -173,9 +173,9 @@ KERNEL = "__attribute__((global)) void k() {}"
         (
             KERNEL,
             "-o k.hip",
-            "--output='k.hip' is the file of the source, too",
+            "--output='k.hip' is also the file of the source",
         ),
-        (KERNEL, "-I nowhere", "--include='nowhere' is no folder"),
+        (KERNEL, "-I nowhere", "--include='nowhere' is not a folder"),
         (KERNEL, "-o no/k", "cannot be written: there is no folder"),
     ],
 )

@@ -286,7 +286,7 @@ def test_outputs_are_not_inputs(tmp_path: Path, amdattn_command: Command) -> Non
     for option in ("--assembly", "--output"):
         for name in (source, alias):
             code, _, errors = amdattn_command("build", source, option, name)
-            assert code == 2 and f"{option}='{name}' is the file of" in errors
+            assert code == 2 and f"{option}='{name}' is also the file of" in errors
     assert source.read_text() == "__global__ void k() {}\n"
     files = {name: tmp_path / f"{name}.npy" for name in "qkv"}
     for file in files.values():
@@ -294,9 +294,9 @@ def test_outputs_are_not_inputs(tmp_path: Path, amdattn_command: Command) -> Non
     before = files["k"].read_bytes()
     given = [word for name, file in files.items() for word in (f"--{name}", str(file))]
     code, _, errors = amdattn_command("run", *given, "-o", files["k"])
-    assert code == 2 and "is the file of --k, too" in errors
+    assert code == 2 and "is also the file of --k" in errors
     assert files["k"].read_bytes() == before
-    with pytest.raises(ValueError, match="is the file of --table, too"):
+    with pytest.raises(ValueError, match="is also the file of --table"):
         check_outputs([("--out", source)], [("--table", alias)])
 
 

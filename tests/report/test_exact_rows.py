@@ -249,7 +249,7 @@ def test_the_processor_and_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts, "_read", lambda _: "model name\t: A 1\nmodel name\t: B 2")
     assert facts._processor() == "A 1, 3 threads"
     monkeypatch.setattr(facts, "_read", lambda _: "")
-    assert facts._processor() == "unknown, 3 threads" and facts._rocm() == "no folder of it"
+    assert facts._processor() == "unknown, 3 threads" and facts._rocm() == "no ROCm folder found"
     asked = []
     monkeypatch.setattr(facts, "_read", lambda path: (asked.append(str(path)), "7.1.0")[1])
     monkeypatch.setenv("ROCM_HOME", "/home-of-it")

@@ -119,7 +119,7 @@ def test_a_device_that_does_not_answer_ends_the_steps(tmp_path: Path) -> None:
     code = 'row("one"); end(usable=False)'
     report = report_of(fake(("a", 30), ("b", 30), code=code), tmp_path)
     assert statuses(report) == ["failed", "skipped"]
-    assert report["device_steps"][0]["error"] == "the device does not answer any more"
+    assert report["device_steps"][0]["error"] == "the device no longer answers"
 
 
 def test_a_child_that_does_not_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,7 +330,7 @@ def test_unwritable_paths_are_refused_before_any_work(
         assert status == 2 and message in errors and "--report=" in errors, errors
     for args, message in (
         (("--quick",), "--quick and --step-limit need --report FILE"),
-        (("--report", tmp_path / "r", "--json"), "no --json, no --seed"),
+        (("--report", tmp_path / "r", "--json"), "--json and --seed cannot be combined with"),
         (("--report", tmp_path / "r", "--step-limit", 0), "--step-limit=0.0 must be positive"),
     ):
         status, _, errors = run("selftest", *args)
@@ -395,7 +395,8 @@ def test_partition_and_chip_of_the_driver(tmp_path: Path) -> None:
     assert facts.driver_facts("0000:0c:00.3", kfd, pci) == {
         "driver's view": "nothing about this device"
     }
-    assert facts.driver_facts("none", kfd, pci) == {"driver's view": "no PCI device"}
+    none = {"driver's view": "its bus id is not that of a PCI device"}
+    assert facts.driver_facts("none", kfd, pci) == none
 
 
 def test_measured_and_modelled_are_beside_each_other() -> None:

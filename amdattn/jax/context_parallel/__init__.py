@@ -1,4 +1,4 @@
-"""Attention of a sequence that is cut along a mesh axis, inside `jax.shard_map`."""
+"""Attention on a sequence that is cut along a mesh axis, inside `jax.shard_map`."""
 
 from __future__ import annotations
 
@@ -38,39 +38,39 @@ def context_parallel_attention(
     return_lse: bool = False,
     implementation_backward: str | None = None,
 ) -> Any:
-    """Attention of a sequence whose rows are on the devices of a mesh axis; in `jax.shard_map`.
+    """Attention on a sequence whose rows are distributed along a mesh axis, in `jax.shard_map`.
 
-    `docs/context-parallelism.md` says which method when, and what each moves.
+    `docs/context-parallelism.md` says which method to choose, and what each one transfers.
 
     Parameters
     ----------
     q : array, bfloat16 or float16, (batch, seqlen_q / n, num_heads_q, head_dim)
-        This device's rows; n devices are along the axis.
+        The rows of this device; there are n devices along the axis.
     k, v : array, like q, (batch, seqlen_kv / n, num_heads_kv, head_dim)
-        With a mask as many rows as q.
+        With a mask they must have as many rows as q.
     axis_name : str or tuple of str
-        Of the mesh axis, or axes, that `shard_map` cuts the sequence along.
+        The mesh axis, or axes, along which `shard_map` cuts the sequence.
     method : {"ring", "all_gather", "ulysses"}
-        "ring": keys and values go from neighbour to neighbour while attention of those that are
-        there is computed; partial results are merged by `merge_state`, two at a time in float32,
-        so that there is one running result however many devices there are. "all_gather": every
-        device gets all keys and values. "ulysses": every device gets the whole sequence of its
-        part of the heads; n divides num_heads_q, and n and num_heads_kv one the other. With fewer
-        KV heads than devices they are repeated before they are sent.
+        "ring": keys and values travel from neighbour to neighbour while each device computes
+        attention on those that it has; `merge_state` merges partial results two at a time in
+        float32, so that there is one running result for any number of devices. "all_gather": every
+        device gets all keys and values. "ulysses": every device gets the whole sequence for its
+        share of the heads; n must divide num_heads_q, and one of n and num_heads_kv the other. If
+        there are fewer KV heads than devices, they are repeated before they are sent.
     causal, window_size, softmax_scale, softcap
-        See `amdattn.flash_attn_func`; of Python, of the whole sequence.
+        See `amdattn.flash_attn_func`; Python values that refer to the whole sequence.
     order : {"contiguous", "zigzag"}
-        Which rows the devices have, of q, k, v and the results alike. "contiguous": device i part i
-        of n. "zigzag": of 2 n chunks i and 2 n - 1 - i, see `zigzag_order`; rows of a shard are
-        then an even number. With a causal mask without a window "ring" and "all_gather" compute
-        in zig-zag order, so that devices have equal work: contiguous shards are exchanged first
-        and results exchanged back. Contiguous shards of odd length stay as they are, and the last
-        device has the most work.
+        Which rows of q, k, v and the results a device has. "contiguous": device i has part i of n.
+        "zigzag": device i has chunks i and 2 n - 1 - i of 2 n, see `zigzag_order`; a shard must
+        then have an even number of rows. With a causal mask without a window "ring" and
+        "all_gather" compute in zig-zag order, so that all devices have equal work: contiguous
+        shards are exchanged first, and results exchanged back. Contiguous shards of odd length stay
+        where they are, and the last device has the most work.
     return_lse : bool
         Return (o, lse).
     implementation_backward : {None, "xla"}
-        See `amdattn.jax.flash_attn_func`; merges are differentiated by XLA. What the gradient of a
-        step needs is kept: with "ring" as much memory as with "all_gather".
+        See `amdattn.jax.flash_attn_func`; XLA differentiates the merges. Everything that the
+        gradient of a step needs is kept, so "ring" takes as much memory as "all_gather".
 
     Returns
     -------
@@ -82,9 +82,9 @@ def context_parallel_attention(
     Raises
     ------
     UnsupportedProblem
-        No kernel does this, or the method cannot: the message names the argument.
+        No kernel, or not this method, supports the problem; the message names the argument.
     ValueError, TypeError
-        Malformed input; `axis_name` is no axis that `shard_map` maps over.
+        Malformed input, or `axis_name` is not an axis that `shard_map` maps over.
     """
     return _attention(
         *as_arrays(q=q, k=k, v=v),
@@ -126,7 +126,7 @@ def _attention(
     return_lse = scalars.boolean("return_lse", return_lse)
     backward = check(implementation_backward)
     if 0 in q.shape or 0 in k.shape or 0 in v.shape:
-        # Nothing anywhere: all shards have one shape.
+        # All shards have the same shape, so all of them are empty.
         return flash_attn_func(q, k, v, return_lse=return_lse)
     local = attention_problem(
         *(q.shape, k.shape, v.shape, "bshd"), dtype=q.dtype, **Options(**options).read()._asdict()

@@ -1,4 +1,4 @@
-"""Attention of some rows over some keys of a longer sequence, and results of several such."""
+"""Attention of some rows over some keys of a longer sequence, and merges of such results."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from amdattn.jax.operations import merge_state
 
 
 class Block(NamedTuple):
-    """Where queries see keys.
+    """The part of a block in which queries see keys.
 
     Attributes
     ----------
     rows, keys : (int, int)
-        First and end of those of the block that take part: every row of them sees a key.
+        Begin and end of the rows and keys that take part; every one of these rows sees a key.
     window : (int, int)
-        Around the diagonal that begins at the first of these rows and the first of these keys.
+        Relative to the diagonal from the first of these rows and the first of these keys.
     """
 
     rows: tuple[int, int]
@@ -29,21 +29,21 @@ class Block(NamedTuple):
 
 
 def visible(offset: int, rows: int, keys: int, window: tuple[int, int]) -> Block | None:
-    """What queries see of keys that begin elsewhere in the sequence; None: nothing.
+    """The block of keys, at another place in the sequence, that queries see; None: no keys.
 
     Parameters
     ----------
     offset : int
-        Position of the first query less that of the first key.
+        Position of the first query minus that of the first key.
     rows, keys : int
-        How many there are.
+        Numbers of queries and keys.
     window : (int, int)
-        Of the whole sequence, of queries and keys of equal positions; -1: no end on that side.
+        Window of the whole sequence, relative to equal positions; -1: unlimited on that side.
     """
     left, right = window
     first_row, end_row, first_key, end_key = 0, rows, 0, keys
-    # Query r sees keys r + offset - left ... r + offset + right. Kernels have windows that hold
-    # their diagonal, so what is in front of the first of either is dropped.
+    # Query r sees keys r + offset - left ... r + offset + right. Windows of kernels contain their
+    # diagonal, so rows and keys before the first visible ones are dropped.
     if left >= 0:
         first_key = max(0, offset - left)
         end_row = min(rows, keys - offset + left)
@@ -59,12 +59,15 @@ def visible(offset: int, rows: int, keys: int, window: tuple[int, int]) -> Block
 
 @dataclass(frozen=True)
 class Attention:
-    """What is the same of every block.
+    """The arguments of attention that all blocks share.
 
     Attributes
     ----------
     window : (int, int)
-        Of the whole sequence, causal included; -1: no end on that side.
+        Window of the whole sequence, including causality; -1: unlimited on that side.
+    softmax_scale, softcap : float
+    backward : str or None
+        The `implementation_backward`.
     """
 
     window: tuple[int, int]
@@ -83,7 +86,7 @@ class Attention:
         return self.window != (-1, -1)
 
     def of(self, block: Block, q: jax.Array, k: jax.Array, v: jax.Array) -> State:
-        """Result of the block's rows, and their log of sums."""
+        """Attention of the block's rows over its keys."""
         keys = slice(*block.keys)
         o, lse = flash_attn_func(
             *(q[:, slice(*block.rows)], k[:, keys], v[:, keys]),
@@ -97,7 +100,7 @@ class Attention:
         return State(o, lse)
 
     def merged(self, state: State, part: State, block: Block) -> State:
-        """The state of all rows, once those of the block have seen its keys as well."""
+        """The state of all rows after those of the block have also seen its keys."""
         first, end = block.rows
         o = jnp.stack([state.o[:, first:end], part.o.astype(state.o.dtype)])
         lse = jnp.stack([state.lse[:, :, first:end], part.lse])
@@ -108,7 +111,7 @@ class Attention:
 
 
 class State(NamedTuple):
-    """Attention over the keys seen so far: (batch, rows, heads, dim), (batch, heads, rows)."""
+    """Attention over keys seen so far: o (batch, rows, heads, dim), lse (batch, heads, rows)."""
 
     o: jax.Array
     lse: jax.Array

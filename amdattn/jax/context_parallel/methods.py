@@ -1,6 +1,6 @@
-"""Rings, gathered keys, exchanged heads: attention of all devices' shards, on one device of them.
+"""Rings, gathered keys, exchanged heads: attention on shards, as one of the devices computes it.
 
-No collective is under a condition that devices may answer differently.
+No collective depends on a condition that differs between devices.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from amdattn.jax.context_parallel.order import (
 def ring(
     q: jax.Array, k: jax.Array, v: jax.Array, attention: Attention, axis_name: Any, order: str
 ) -> State:
-    """Keys and values go round; each step's attention is merged into that of the steps before.
+    """Pass keys and values around; merge the attention of each step into the result so far.
 
-    In zig-zag order under a causal mask, where shards have an even length; otherwise in contiguous
-    order, and no farther than windows reach.
+    Under a causal mask the order is zig-zag if shards have an even length. Otherwise it is
+    contiguous, and keys travel no farther than windows reach.
     """
     num_devices = jax.lax.axis_size(axis_name)
     rows, keys = q.shape[1], k.shape[1]
 
     def visible_at(shards: int) -> Block | None:
-        """Of keys so many shards in front of the queries."""
+        """The block of the keys that are `shards` shards before the queries."""
         return visible(shards * keys, rows, keys, attention.window)
 
     wanted = "contiguous" if attention.is_masked else order
     steps = [(visible_at(hops), visible_at(hops - num_devices)) for hops in range(num_devices)]
     if _can_balance(attention, rows):
         wanted = "zigzag"
-        # Devices before have a low chunk before both of this one's, and a high chunk behind both.
+        # Earlier devices have a low chunk before both chunks of this one, and a high chunk after.
         of_before = Block((0, rows), (0, keys // 2), (-1, -1))
         of_behind = Block((rows // 2, rows), (0, keys), (-1, -1))
         steps = [steps[0], *((of_before, of_behind) for _ in steps[1:])]
@@ -67,8 +67,8 @@ def _around(
     Parameters
     ----------
     steps
-        By hops that keys have come: what is seen of them where they come from a device before, and
-        where they come round from one behind.
+        By hops that keys have travelled: the visible block if they come from an earlier device, and
+        if they come around from a later one.
     """
     num_devices = len(steps)
     own = steps[0][0]
@@ -80,8 +80,8 @@ def _around(
     for following in [*way, None]:
         coming = held
         if following is not None:
-            # Before this step's attention, under which they travel. The first ones that go
-            # backwards set out from their own device.
+            # Sent before this step's attention, so that they travel during it. The first keys that
+            # travel backwards start from their own device.
             _, direction = following
             turns = direction != at[1] and direction < 0
             coming = _sent((k, v) if turns else held, axis_name, direction)
@@ -114,7 +114,7 @@ def _sent(shards: Any, axis_name: Any, direction: int) -> Any:
 
 
 def _can_balance(attention: Attention, rows: int) -> bool:
-    """Whether zig-zag order makes all devices' work the same."""
+    """Whether zig-zag order gives all devices the same work."""
     return attention.is_causal and rows % 2 == 0
 
 
@@ -130,9 +130,9 @@ def _reordered(x: jax.Array, axis_name: Any, order: str, wanted: str, axis: int)
 def all_gather(
     q: jax.Array, k: jax.Array, v: jax.Array, attention: Attention, axis_name: Any, order: str
 ) -> State:
-    """Each device has its rows see all keys.
+    """Gather all keys on each device, for its own rows.
 
-    In zig-zag order where that balances; keys are always in the sequence's order.
+    Rows are in zig-zag order if that balances the work; keys are always in the sequence's order.
     """
     num_devices = jax.lax.axis_size(axis_name)
     rows = q.shape[1]
@@ -154,7 +154,7 @@ def all_gather(
             parts = [
                 attention.of(block, part, k, v)
                 for block, part in zip(blocks, jnp.split(q, len(blocks), 1), strict=True)
-                if block is not None  # never: all see the key of their own position
+                if block is not None  # always: every row sees the key of its own position
             ]
             o, lse = zip(*parts, strict=True)
             return State(jnp.concatenate(o, 1), jnp.concatenate(lse, 2))
@@ -174,7 +174,7 @@ def all_gather(
 def ulysses(
     q: jax.Array, k: jax.Array, v: jax.Array, attention: Attention, axis_name: Any, order: str
 ) -> State:
-    """Each device has the whole sequence of some heads."""
+    """Exchange heads, so that each device has the whole sequence of some of them."""
     num_devices = jax.lax.axis_size(axis_name)
     copies = copies_of_kv_heads(q.shape[2], k.shape[2], num_devices)
     if copies > 1:
@@ -197,12 +197,12 @@ def ulysses(
 
 
 def copies_of_kv_heads(num_heads_q: int, num_heads_kv: int, num_devices: int) -> int:
-    """How many devices have the same KV head.
+    """The number of devices that share a KV head.
 
     Raises
     ------
     UnsupportedProblem
-        Heads cannot be dealt out evenly.
+        Heads cannot be distributed evenly.
     """
     if num_heads_q % num_devices:
         raise UnsupportedProblem(

@@ -1,4 +1,4 @@
-"""Which rows of the sequence are on which device, and how they get there."""
+"""The orders in which devices have the rows of a sequence, and exchanges between them."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ ORDERS = ("contiguous", "zigzag")
 
 
 def zigzag_order(seqlen: int, num_devices: int, *, inverse: bool = False) -> Any:
-    """Where rows of a sequence go that devices are to have in zig-zag order.
+    """The permutation of rows that distributes a sequence in zig-zag order.
 
-    Of 2 n chunks, device i of n has chunk i and chunk 2 n - 1 - i: under a causal mask all devices
-    then have as much to do.
+    Device i of n has chunks i and 2 n - 1 - i of 2 n, so that under a causal mask all devices have
+    the same amount of work.
 
     Parameters
     ----------
     seqlen : int
-        Rows of the sequence; 2 `num_devices` divides it.
+        Rows of the sequence; a multiple of 2 `num_devices`.
     num_devices : int
-        Of the mesh axis that cuts the sequence.
+        Devices along the mesh axis that cuts the sequence.
     inverse : bool
-        The way back.
+        Return the inverse permutation.
 
     Returns
     -------
     numpy.ndarray, int64, (seqlen,)
         ``x[:, zigzag_order(seqlen, n)]``, cut in n equal parts along its rows, is `order="zigzag"`
-        of `context_parallel_attention`; ``x[:, zigzag_order(seqlen, n, inverse=True)]`` is again
-        what that was made from.
+        of `context_parallel_attention`; ``x[:, zigzag_order(seqlen, n, inverse=True)]`` restores
+        the original order.
 
     Raises
     ------
     ValueError, TypeError
-        `seqlen` cannot be cut so, or `num_devices` is not >= 1.
+        `seqlen` is not such a multiple, or `num_devices` is not >= 1.
     """
     seqlen = scalars.integer("seqlen", seqlen)
     num_devices = scalars.integer("num_devices", num_devices)
@@ -54,7 +54,7 @@ def zigzag_order(seqlen: int, num_devices: int, *, inverse: bool = False) -> Any
 
 
 def in_sequence(x: jax.Array, num_devices: int, axis: int) -> jax.Array:
-    """Rows of all devices, one device's zig-zag shard after the other's, in their own order."""
+    """Reorder the concatenated zig-zag shards of all devices to the order of the sequence."""
     shape = x.shape
     chunk = shape[axis] // (2 * num_devices)
     pairs = x.reshape(*shape[:axis], num_devices, 2, chunk, *shape[axis + 1 :])
@@ -73,18 +73,18 @@ def in_zigzag(x: jax.Array, num_devices: int, axis: int) -> jax.Array:
 
 # -- from device to device -------------------------------------------------------------------------
 #
-# In contiguous order device i has chunks 2 i and 2 i + 1. No two even chunks are of one device in
-# zig-zag order, nor two odd ones, so that two permutations of devices move everything.
+# In contiguous order device i has chunks 2 i and 2 i + 1. In zig-zag order no device has two even
+# or two odd chunks, so two permutations of devices move everything.
 
 
 def destinations(num_devices: int, parity: int) -> list[tuple[int, int]]:
-    """(from, to) of every device, for the chunks that are even (0) or odd (1)."""
+    """Pairs (from, to) of devices for the even (parity 0) or the odd (parity 1) chunks."""
     chunks = [2 * i + parity for i in range(num_devices)]
     return [(i, min(c, 2 * num_devices - 1 - c)) for i, c in enumerate(chunks)]
 
 
 def to_zigzag(x: jax.Array, axis_name: Any, axis: int) -> jax.Array:
-    """A shard in contiguous order as the one in zig-zag order."""
+    """Exchange shards in contiguous order for those in zig-zag order."""
     num_devices = jax.lax.axis_size(axis_name)
     even, odd = (
         jax.lax.ppermute(half, axis_name, destinations(num_devices, parity))
@@ -111,7 +111,7 @@ def to_contiguous(x: jax.Array, axis_name: Any, axis: int) -> jax.Array:
 
 
 def _ordered(first: jax.Array, second: jax.Array, axis_name: Any, axis: int) -> jax.Array:
-    """One after the other; on odd devices the other way round."""
+    """Concatenate two chunks, on odd devices in reverse order."""
     is_even = jax.lax.axis_index(axis_name) % 2 == 0
     return jnp.concatenate(
         [jnp.where(is_even, first, second), jnp.where(is_even, second, first)], axis

@@ -1,4 +1,4 @@
-"""What attention kernels ask of the addresses and strides of q, k, v and o."""
+"""Checks addresses and strides of q, k, v and o against the requirements of attention kernels."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from amdattn.op.plan import Operand
 
 
 def misalignment(operand: Operand, kernel: KernelSpec, dim: int, of_blocks: bool = True) -> str:
-    """What in the address or strides of q, k, v or o the kernel's loads cannot take, or "".
+    """The reason why a kernel cannot load q, k, v or o with this address and strides, or "".
 
-    Blocks of rows of `dim` elements are loaded `of_blocks`: of k and v that are not gathered
-    before.
+    With `of_blocks` the kernel loads blocks of rows of `dim` elements: from k and v that are not
+    gathered before.
     """
     if wrong := wrong_for_loads(operand, kernel):
         return wrong
@@ -19,7 +19,7 @@ def misalignment(operand: Operand, kernel: KernelSpec, dim: int, of_blocks: bool
 
 
 def wrong_for_loads(operand: Operand, kernel: KernelSpec) -> str:
-    """What in the address or strides of a tensor no load of the kernel can take, or ""."""
+    """The reason why no load of the kernel supports the address or strides of a tensor, or ""."""
     align = kernel.accepts["pointer_align_bytes"]
     if operand.address % align:
         return f"address {operand.address:#x}, which must be a multiple of {align} bytes"
@@ -31,14 +31,14 @@ def wrong_for_loads(operand: Operand, kernel: KernelSpec) -> str:
 
 
 def wrong_for_blocks(step: int, dim: int, kernel: KernelSpec, limits: str = "kv_stride_seq") -> str:
-    """Why a kernel cannot load blocks of rows of `dim` elements from this stride, or "".
+    """The reason why a kernel cannot load blocks of rows of `dim` elements with this stride, or "".
 
-    limits : which row of what the kernel accepts has the least and the greatest stride.
+    `limits` is the key of `KernelSpec.accepts` with the least and the greatest stride.
     """
     low, high = kernel.accepts[limits]
     if not low <= step <= high:
         return f"seq stride {step}, which must be in {low}..{high} elements"
-    # Rows behind the last one are told by their bytes, which must not be of a row.
+    # Rows beyond the last one are recognised by their offset, which must not be that of a row.
     if low == 0 < step < dim:
         return f"seq stride {step}, which must be 0 or at least the {dim} elements of a row"
     return ""

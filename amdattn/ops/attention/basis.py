@@ -1,7 +1,7 @@
-"""What a plan depends on of a problem, for problems that differ in the number of keys alone.
+"""The facts of a problem on which its plan depends, for problems with different numbers of keys.
 
-A cache of keys grows with every step of decoding, and a plan with it only in the argument that says
-so: which kernel runs, and how the tiles are cut, depends on how many blocks of keys there are.
+A cache of keys grows with every step of decoding, but mostly only one argument of the plan changes:
+the kernel and the split of tiles depend on the number of blocks of keys.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _OTHERS = attrgetter(
 
 
 class _Scales(NamedTuple):
-    """Of all attention kernels for an architecture: where what they take ends, rows of KV blocks.
+    """Limits of all attention kernels for an architecture, and the rows of their KV blocks.
 
-    `kv_tiles` are of those that take windows of so many keys, by the place in `most_window_keys`.
+    `kv_tiles` are those of kernels for windows, in the order of `most_window_keys`.
     """
 
     most_keys: list[int]
@@ -37,7 +37,7 @@ class _Scales(NamedTuple):
     kv_tiles: list[tuple[int, ...]]
 
 
-# Of the kernels of a manifest for an architecture, by identity: comparing them all takes a while.
+# Of the kernels of a manifest for an architecture, by identity, because comparing them is slow.
 _scales: dict[tuple[int, str], tuple[Sequence[KernelSpec], _Scales]] = {}
 
 
@@ -60,9 +60,9 @@ def _scales_of(rows: Sequence[KernelSpec], arch: str) -> _Scales:
 def basis(
     problem: AttentionProblem, rows: Sequence[KernelSpec], arch: str
 ) -> tuple[object, ...] | None:
-    """Equal for problems whose plans for an architecture differ in the argument SEQLEN_KV alone.
+    """A key that is equal for problems whose plans differ only in the argument SEQLEN_KV.
 
-    None where nothing is known but the problem itself.
+    None if no such statement is possible.
     """
     # The schedule depends on the greatest number of blocks, and on whether all have it.
     if problem.gather or (problem.varlen and problem.window != (-1, -1)):
@@ -86,7 +86,10 @@ def basis(
 def taken_alike(
     problem: AttentionProblem, rows: Sequence[KernelSpec], arch: str
 ) -> tuple[Any, ...]:
-    """Equal for problems that the same kernels take; last the place of the window's keys."""
+    """A key that is equal for problems that the same kernels solve.
+
+    Its last item is the place of the window's keys in `most_window_keys`.
+    """
     scales = _scales_of(rows, arch)
     return (
         *_OTHERS(problem),
@@ -97,7 +100,7 @@ def taken_alike(
 
 
 def with_keys(launches: tuple[Launch, ...], seqlen_kv: int) -> tuple[Launch, ...]:
-    """The launches of a plan with so many keys instead."""
+    """The launches of a plan with another number of keys."""
     return tuple(
         dataclasses.replace(
             launch,

@@ -1,4 +1,4 @@
-"""A call of attention: options read, plan found, run; also where there is nothing to compute."""
+"""Runs a call of attention: reads options, finds the plan, and handles empty arrays."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ def run(
     Parameters
     ----------
     like : array
-        Results are of its kind.
+        New results are arrays of the same library.
     views : tuple of View
         q, k and v.
     lengths, longest
-        Of sequences of several lengths: sums of their lengths as int32 views, and the greatest.
+        For sequences of several lengths: cumulative lengths of q and k as int32 views, and the
+        greatest lengths.
     """
     flags = asked.deterministic, asked.return_lse, asked.return_attn_probs
     if asked.alibi_slopes is not None or not (
@@ -87,9 +88,9 @@ def run(
 def lifted(
     shapes: Sequence[tuple[int, ...]], lengths: tuple[View, ...], layout: str
 ) -> tuple[tuple[int, ...], ...]:
-    """Shapes of q, k and v that have an axis without elements, one in its place, once they agree.
+    """Shapes of q, k and v with empty axes lifted to 1, after checking that they agree.
 
-    The last axis is left: no kernel is for heads of no dimension.
+    The last axis is not lifted, because no kernel supports an empty head dimension.
     """
     q, k, v = shapes
     of_q, of_k, _ = operand_axes(q, k, v, layout)

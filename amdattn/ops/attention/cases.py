@@ -1,4 +1,4 @@
-"""Attention forward as an operation: its options, its cases, what results must be."""
+"""Attention forward as an operation: its options, cases, and expected results."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class AttentionCase(Case[AttentionProblem]):
     Attributes
     ----------
     lengths : tuple of (int, int)
-        Rows of q and of k of every sequence of a problem of several lengths.
+        Rows of q and of k of every sequence, for a problem of several lengths.
     packed : bool
-        Q, k and v are slices of one array.
+        Whether q, k and v are slices of one array.
     special : bool
-        Rows of q are NaN or infinite.
+        Whether some rows of q are NaN or infinite.
     scale_v : float
         Factor of v.
     """
@@ -55,7 +55,7 @@ class AttentionCase(Case[AttentionProblem]):
 
     @property
     def layout(self) -> str:
-        """Of the arrays."""
+        """The layout of the arrays."""
         return VARLEN_LAYOUT if self.problem.varlen else self.variant or "bshd"
 
     def inputs(self, seed: int) -> dict[str, NDArray[Any]]:
@@ -89,9 +89,10 @@ class AttentionCase(Case[AttentionProblem]):
 
 
 def expected(case: AttentionCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
-    """Out and lse in float64, with the error of each element.
+    """Out and lse in float64, with the allowed error of each element.
 
-    Of sum p |v|: p, the sum of the rounded p and o are rounded; scores are float32.
+    The error is a fraction of sum p |v|, because p, the sum of the rounded p, and o are rounded and
+    scores are float32.
     """
     problem = case.problem
     layout = "bshd" if problem.varlen else case.layout
@@ -218,7 +219,7 @@ _GATHERED: tuple[Mapping[str, Any], ...] = (
     ),
     dict(lengths=((30, 70), (0, 9), (66, 5)), num_heads_q=2, num_heads_kv=2, gather="k"),
 )
-# Of every forward kernel, as far as it takes them.
+# For every forward kernel, as far as it supports them.
 _OF_KERNEL: tuple[Mapping[str, Any], ...] = (
     dict(seqlen_q=130, seqlen_kv=90, num_heads_q=2, num_splits=1),
     dict(seqlen_q=140, seqlen_kv=200, num_heads_q=2, causal=True, sinks=True, num_splits=3),
@@ -237,7 +238,7 @@ _LARGE: Mapping[str, Any] = dict(
     **dict(seqlen_q=100, seqlen_kv=90, num_heads_q=2, scale_v=1e4),
     **dict(causal=True, sinks=True, num_splits=2),
 )
-# Of kernels whose tiles have several heads.
+# For kernels whose tiles have several heads.
 _HEADS: Mapping[str, Any] = dict(
     **dict(seqlen_q=50, seqlen_kv=200, num_heads_q=8, num_heads_kv=2),
     **dict(window_size=(127, 0), sinks=True),
@@ -245,7 +246,7 @@ _HEADS: Mapping[str, Any] = dict(
 
 
 def cases(row: KernelSpec | None) -> Iterator[AttentionCase]:
-    """General ones, or those of a forward kernel at its own head sizes and at others."""
+    """General cases, or those of a forward kernel at its own head sizes and at others."""
     if row is None:
         for i, options in enumerate(_GENERAL):
             yield case(return_lse=i % 3 > 0, **options)
@@ -270,9 +271,9 @@ def cases(row: KernelSpec | None) -> Iterator[AttentionCase]:
 
 
 def larger(on_gpu: bool) -> Iterator[AttentionCase]:
-    """Of a kernel for each element type and head size; on the virtual device of one.
+    """Cases for a kernel of each element type and head size, or of one on the virtual device.
 
-    Of those that every architecture has: no device is bound yet.
+    They use kernels that every architecture has, because no device is bound yet.
     """
     plain = [
         row

@@ -1,9 +1,9 @@
-"""What an attention launch costs, for planning: modelled clocks.
+"""Modelled clk of attention launches, for planning.
 
-They only decide between ways to cut the same work, so ratios matter, not times. Except where said,
-they are what the performance model of the virtual device gives for the shipped kernels, on an
-MI300X; those of narrow windows are taken to be the same on every architecture, others are in
-`amdattn.arch.attention_kernels`. Launches and memory are the device's own.
+They only decide between ways to cut the same work, so ratios matter, not times. Unless stated
+otherwise, they come from the performance model of the virtual device for the shipped kernels on an
+MI300X. Those of narrow windows are assumed to be the same on every architecture; others are in
+`amdattn.arch.attention_kernels`. Launches and memory are those of the device.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MERGE_CLK = 9000  # of a workgroup
 
 
 def block_clk(kernel: KernelSpec) -> float:
-    """Clocks of a workgroup for one KV block."""
+    """Clk of a workgroup for one KV block."""
     tiles = kernel.tile["q"] / (_ROWS * _WAVES) * (kernel.tile["kv"] / _KEYS)
     costs = ATTENTION_KERNELS[kernel.arch]
     matrix = 2 * _ROWS * _KEYS * _WAVES * _columns(kernel)
@@ -44,11 +44,11 @@ def block_clk(kernel: KernelSpec) -> float:
 
 
 def workgroup_clk(kernel: KernelSpec, edges: int) -> float:
-    """Clocks of a workgroup beside its KV blocks, and of so many edges of a window among them.
+    """Clk of a workgroup in addition to its KV blocks, and of the edges of a window among them.
 
-    Where registers are left for another workgroup on the CU, half of what is before and after the
-    loop is beside the other's loop, and so is what memory takes for the rows of Q and O. Elsewhere
-    all workgroups ask for theirs at once.
+    If registers allow another workgroup on the CU, half of the work before and after the loop, and
+    the memory accesses for the rows of Q and O, overlap with the other's loop. Otherwise all
+    workgroups request these rows at the same time.
     """
     costs, rows = ATTENTION_KERNELS[kernel.arch], kernel.tile["q"]
     masked = edges * (rows / (_ROWS * _WAVES)) * (rows / _KEYS)
@@ -58,7 +58,7 @@ def workgroup_clk(kernel: KernelSpec, edges: int) -> float:
 
 
 def residents(kernel: KernelSpec) -> int:
-    """Workgroups that are on a CU at a time."""
+    """Workgroups that a CU holds at a time."""
     return max(1, architecture(kernel.arch).vgprs_per_simd // kernel.vgpr)
 
 
@@ -68,22 +68,22 @@ def _columns(kernel: KernelSpec) -> int:
 
 
 def heads_clk(heads: int) -> float:
-    """Clocks of a workgroup for a tile of so many heads under a narrow window."""
+    """Clk of a workgroup for a tile of `heads` heads under a narrow window."""
     return _HEADS_CLK[heads]
 
 
 def last_heads_clk(heads: int) -> float:
-    """Clocks that the last workgroups take longer, since nothing runs beside them."""
+    """Additional clk of the last workgroups, beside which nothing runs."""
     return _ALONE * heads * _HEAD_CLK
 
 
 def lone_heads_clk(heads: int) -> float:
-    """Clocks of a workgroup for a tile of so many heads where no SIMD has two."""
+    """Clk of a workgroup for a tile of `heads` heads if no SIMD has two workgroups."""
     return _LONE_CLK + heads * _HEAD_CLK
 
 
 def merges_itself(kernel: KernelSpec, tiles: int, parts: int, props: DeviceProps) -> bool:
-    """Whether tiles in so many parts each are sooner merged by who of these arrives last."""
+    """Whether it is faster that the last part of each tile merges all of them."""
     most: int = kernel.accepts["max_merged_parts"]
     if parts > most:
         return False
@@ -96,20 +96,20 @@ def _merged_clk(kernel: KernelSpec, tiles: int, parts: int, props: DeviceProps) 
 
 
 def partial_bytes(kernel: KernelSpec, parts: int) -> int:
-    """Memory of `parts` partial results: O, a reference and a sum of every row, float32."""
+    """Bytes of `parts` partial results: O, a reference and a sum of every row, in float32."""
     columns: int = kernel.params["head_dim_v"]
     return parts * kernel.tile["q"] * (columns + 2) * 4
 
 
 def merging_clk(kernel: KernelSpec, tiles: int, parts: int, props: DeviceProps) -> float:
-    """Clocks that it takes to merge tiles in so many parts each, from when the parts are done."""
+    """Clk from the end of the parts until tiles with `parts` parts each are merged."""
     if merges_itself(kernel, tiles, parts, props):
         return _APART_CLK + _merged_clk(kernel, tiles, parts, props)
     return merge_clk(kernel, tiles * parts, props)
 
 
 def merge_clk(kernel: KernelSpec, parts: int, props: DeviceProps) -> float:
-    """Clocks that `parts` partial results cost, merged by a launch, from the end of the first one.
+    """Clk to merge `parts` partial results by a launch, from the end of the first launch.
 
     They are written and read once each, through the last level cache.
     """

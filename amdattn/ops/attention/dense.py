@@ -1,4 +1,4 @@
-"""Attention: check, plan, run."""
+"""Attention on arrays of one sequence length."""
 
 from __future__ import annotations
 
@@ -42,82 +42,83 @@ def flash_attn_func(
     lse: Any = None,
     stream: Any = None,
 ) -> Any:
-    """Attention forward: ``softmax(softmax_scale * q @ k^T) @ v`` for every batch and head.
+    """Compute attention: ``softmax(softmax_scale * q @ k^T) @ v`` for every batch entry and head.
 
     Names, order and meaning of the positional parameters are flash-attn's.
 
     Parameters
     ----------
     q : array, bfloat16 or float16, (batch, seqlen_q, num_heads_q, head_dim)
-        numpy (with ml_dtypes), `DeviceArray`, or an array of any library with ``__dlpack__``,
-        ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the host
-        of any strides; on the device any that are multiples of 8 elements, the last one 1,
-        addresses of 16 bytes. Nothing is transposed or made contiguous on the device, except k or v
-        whose rows lie 2**25 elements or more apart or in the order of falling addresses: their rows
-        are copied to memory of the call first. Without elements, results are without elements, or
-        of rows that see no key.
+        A numpy array (with ml_dtypes), a `DeviceArray`, or an array of any library with
+        ``__dlpack__``, ``__cuda_array_interface__`` or ``__array__``, on the CPU or a GPU. On the
+        host strides are arbitrary; on the device the last one must be 1, others multiples of 8
+        elements, and addresses multiples of 16 bytes. Nothing is transposed or made contiguous on
+        the device, except k or v whose rows are 2**25 elements or more apart or at descending
+        addresses: these rows are copied to memory of the call first. From empty arrays, results are
+        empty, or those of rows that see no key.
     k : array, (batch, seqlen_kv, num_heads_kv, head_dim)
         `num_heads_kv` divides `num_heads_q`: each KV head serves a group of query heads.
     v : array, (batch, seqlen_kv, num_heads_kv, head_dim_v)
     dropout_p : float
         Must be 0.
     softmax_scale : float, optional
-        Defaults to ``1 / sqrt(head_dim)``. This and all other numbers and flags may be in arrays
-        without axes, which are read at every call.
+        Default: ``1 / sqrt(head_dim)``. This and all other numbers and flags may be arrays without
+        axes, which are read at every call.
     causal : bool
-        Query i sees keys up to ``i + seqlen_kv - seqlen_q`` (the last query all), as flash-attn
-        since 2.1; with `top_left` up to i.
+        Query i sees keys up to ``i + seqlen_kv - seqlen_q`` (the last query sees all), as in
+        flash-attn since 2.1; with `top_left`, up to i.
     window_size : (int or None, int or None)
-        Query i sees `left` keys before and `right` behind the one that `causal` ends with; -1 or
-        None: all.
+        Query i sees `left` keys before and `right` keys after the last key of `causal`; -1 or None:
+        all.
     softcap : float
-        A score s counts as ``softcap * tanh(s / softcap)``; 0: as s.
+        Every score s is replaced by ``softcap * tanh(s / softcap)``; 0: no cap.
     alibi_slopes
         Must be None.
     deterministic : bool
-        Results always are: the same call gives the same bits.
+        No effect: the same call always gives the same bits.
     return_attn_probs : bool
-        Return ``(out, lse, None)``, as flash-attn without dropout does.
+        Return ``(out, lse, None)``, as flash-attn does without dropout.
     return_lse : bool
         Return ``(out, lse)``.
     sinks : array, float32, (num_heads_q,), optional
-        A score of every head, in units of the scaled scores, of a key without a value: it takes
-        part in the softmax only. On the host beside others on the device it is copied there, in
-        every call.
+        For every head the score of a key without a value, in units of the scaled scores: it takes
+        part in the softmax only. A host array is copied to the device of q in every call.
     top_left : bool
         See `causal`; matters only if seqlen_q and seqlen_kv differ.
     round_mode : {"rtne", "rtna", "rtz"}
         Rounding of the result: to nearest even, to nearest with ties away from zero, or toward
-        zero. In ``p @ v`` p has the type of the arrays. All cost about the same. float16, and
-        where an instruction converts (gfx950): "rtne".
+        zero. In ``p @ v`` p has the type of the arrays. All take about the same time. float16, and
+        architectures with an instruction that converts (gfx950), support only "rtne".
     num_splits : int
-        0: the plan splits the KV range where that saves time. 1: never. More: every tile in as many
-        parts. From 1 on a row's result does not depend on the other rows of the call: neither on
-        what they hold nor on the batch, to the bit. It may depend on the lengths of the call.
+        0: the plan splits the KV range if that saves time. 1: never. Otherwise every tile is
+        computed in this many parts. With 1 and more, the bits of a row's result do not depend on
+        other rows of the call, neither on their contents nor on the batch. They may depend on the
+        sequence lengths of the call.
     layout : {"bshd", "bhsd"}
         Order of the axes of q, k, v and the result.
     out, lse : array, optional
-        Written instead of new arrays; shaped like the results, sharing no memory with the inputs.
-        `lse` implies `return_lse`.
+        Written instead of new arrays; they have the shapes of the results and must not share memory
+        with the inputs. `lse` implies `return_lse`.
     stream : hipStream_t, optional
-        An int or a hip-python stream; defaults to the default stream. Calls on device arrays return
+        An int or a hip-python stream; default: the default stream. Calls on device arrays return
         before the kernel has finished, calls on host arrays after the result is copied back.
 
     Returns
     -------
     out : array, like q, (batch, seqlen_q, num_heads_q, head_dim_v)
-        Of the kind of `q`. Rows that see no key are 0.
+        An array of the library of `q`. Rows that see no key are 0.
     lse : array, float32, (batch, num_heads_q, seqlen_q)
-        Natural log of the sum of exponentials; -inf where no key is seen.
+        Natural log of the sum of exponentials; -inf for rows that see no key.
 
     Raises
     ------
     UnsupportedProblem
-        (a NotImplementedError and ValueError) No kernel does this; the message says what there is.
+        (a NotImplementedError and ValueError) No kernel supports this; the message says what is
+        supported.
     ValueError, TypeError, BufferError
         Malformed input. Nothing was launched.
     UnsupportedDeviceError, HipError
-        The device is of another architecture; a HIP call failed.
+        The device has another architecture; a HIP call failed.
     """
     handle = runtime.stream_handle(stream)
     views = as_view(q, "q", handle), as_view(k, "k", handle), as_view(v, "v", handle)
@@ -152,7 +153,7 @@ def flash_attn_qkvpacked_func(qkv: Any, *rest: Any, **options: Any) -> Any:
 
 
 def parts(name: str, packed: Any, ndim: int, options: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Those of an array that holds as many as its name has letters along its third last axis."""
+    """The parts of an array that has one per letter of its name along its third last axis."""
     view = as_view(packed, name, runtime.stream_handle(options.get("stream")))
     count = len(name)
     if len(view.shape) != ndim or view.shape[-3] != count:
@@ -225,14 +226,15 @@ def supports(*sizes: int, device: DeviceProps | str, **options: Any) -> Support:
 
 
 def supports(*sizes: int, device: DeviceProps | str, **options: Any) -> Any:
-    """Whether a kernel exists for a well-formed problem; parameters as `plan_attention`.
+    """Whether a kernel exists for a well-formed problem; parameters are those of `plan_attention`.
 
     Returns
     -------
     Support
-        True in a condition if `ok`; else `reason`, and `nearest`: arguments to change.
+        True as a condition if `ok`. Otherwise `reason` says why, and `nearest` which arguments to
+        change.
     tuple of Member
-        Without a problem: every kernel for the device, with the arguments that it takes.
+        Without a problem: every kernel for the device, with the arguments that it supports.
     """
     props = as_device_props(device)
     if not sizes and not options:

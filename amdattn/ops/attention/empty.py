@@ -1,4 +1,4 @@
-"""Attention of arrays without elements: results without elements, or rows that see no key."""
+"""Attention on empty arrays: results are empty, or consist of rows that see no key."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def results(
     stream: int,
     head_dim_v: int | None = None,
 ) -> tuple[Any, Any]:
-    """`out` and `lse` of queries that see no key, of any number.
+    """`out` and `lse` of any number of queries that see no key.
 
     Parameters
     ----------
     kind
-        The array whose kind new results are of.
+        New results are arrays of its library.
     given
         `out` and `lse` of the caller, or None.
     with_lse
-        Whether it is asked for.
+        Whether lse is requested.
     head_dim_v
-        Of `out`; None: the last axis of v.
+        Columns of `out`; None: the last axis of v.
     """
     q = inputs["q"]
     columns = inputs["v"].shape[-1] if head_dim_v is None else head_dim_v
@@ -91,7 +91,7 @@ def _on_host(view: View) -> NDArray[Any]:
 
 
 def write(view: View, values: NDArray[Any], stream: int) -> None:
-    """To the elements of a view alone, row by row."""
+    """Write values to the elements of a view, row by row, without touching gaps."""
     import numpy as np
 
     if view.array is not None:

@@ -1,4 +1,4 @@
-"""Attention plans that can be run, also those of a cache of keys that grows with every call."""
+"""Runnable plans of attention, also for a cache of keys that grows with every call."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ _INT32 = as_dtype("int32")
 
 
 class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
-    """A plan that can be run. Made by `plan_attention`; see `Plan` for what it holds."""
+    """A plan that can be run, from `plan_attention`; see `Plan` for its contents."""
 
     result_names: ClassVar[tuple[str, ...]] = ("o", "lse")
     result_labels: ClassVar[tuple[str, ...]] = ("out", "lse")
     default_variant: ClassVar[str] = "bshd"
-    _base: AttentionPlan | None = None  # that differs in the number of keys alone
+    _base: AttentionPlan | None = None  # a plan that differs only in the number of keys
 
     # -- operands --------------------------------------------------------------------------------
 
     def operands(self, variant: str) -> Specs:
-        """Q, k, v, what else the plan reads, o and lse; `variant` is the layout."""
-        if self._base is not None:  # only k and v have other shapes
+        """Specs of q, k, v, other inputs of the plan, o and lse; `variant` is the layout."""
+        if self._base is not None:  # only the shapes of k and v differ
             base = self._base.specs(variant)
             sums = dataclasses.replace(base["cu_seqlens_kv"], host_check=self._key_sums)
             keys = {
@@ -91,7 +91,7 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
         return {spec.name: dataclasses.replace(spec, layout=layout) for spec in specs}
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
-        """What in the address or strides of q, k, v or o the kernel's loads cannot take."""
+        """The reason why the kernel cannot load q, k, v or o with these strides, or ""."""
         if spec.name not in _TENSORS:
             return ""
         of_blocks = spec.name in _OF_KEYS and spec.name not in self.problem.gather
@@ -105,9 +105,9 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
     # -- one key more ----------------------------------------------------------------------------
 
     def with_keys(self, problem: AttentionProblem) -> AttentionPlan:
-        """The plan of a problem that has an equal `basis`: other keys, and all else the same."""
+        """The plan of a problem with an equal `basis`, which differs only in the keys."""
         made: AttentionPlan = object.__new__(AttentionPlan)
-        # Without launches and reasons, which are worked out when they are asked for.
+        # Launches and reasons are computed when they are needed.
         made.__dict__.update(
             problem=problem,
             props=self.props,
@@ -161,7 +161,7 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
     def admit(
         self, inputs: Mapping[str, View], outputs: Mapping[str, View], variant: str
     ) -> dict[str, Operand]:
-        """The operands of what was given, after every check."""
+        """Check the given arrays and return the operands."""
         alike = (
             variant,
             *[_but_for_keys(name, view) for name, view in {**inputs, **outputs}.items()],
@@ -180,7 +180,7 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
         outputs: Mapping[str, View],
         variant: str,
     ) -> dict[str, Operand] | None:
-        """The same operands if they passed before with other numbers of keys, and do so again."""
+        """The operands, if the arrays passed checks before with another number of keys."""
         if self._base is None or self._num_keys == 1:  # a stride along one key counts for nothing
             return None
         operands = self._base._admitted.get(alike)
@@ -197,7 +197,7 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
         return operands
 
     def admit_one(self, spec: OperandSpec, view: View, variant: str) -> Operand:
-        """What launches need of one operand, after its own checks."""
+        """Check one array and return its operand for launches."""
         if spec.name in _OF_KEYS:
             return super().admit_one(spec, view, variant)
         known = (self._base or self)._known
@@ -208,12 +208,12 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
             keep(known, key, found)
         return found
 
-    # -- rows that no block is loaded of ---------------------------------------------------------
+    # -- rows from which no block can be loaded --------------------------------------------------
 
     def to_gather(self, k: View, v: View, layout: str) -> str:
-        """Which of k and v have rows that this plan cannot load blocks of: a plan's `gather`.
+        """Which of k and v have rows from which this plan cannot load blocks, as a plan's `gather`.
 
-        Host arrays need none: they are copied to the device, and so that it can.
+        Host arrays need no gather, because they are copied to the device with suitable strides.
         """
         if k.ordinal is None:
             return ""
@@ -259,30 +259,31 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
         workspace: Any = None,
         stream: Any = None,
     ) -> Any:
-        """Run the plan on arrays of its shapes; parameters and results as `flash_attn_func`.
+        """Run the plan on arrays of its shapes; parameters and results as in `flash_attn_func`.
 
-        With device arrays for q, k, v, `out`, `lse` if the plan returns it, and `workspace` if the
-        plan has one, nothing is allocated. Safe from any thread and on any stream.
+        If q, k, v, `out`, `lse` (if the plan returns it) and `workspace` (if the plan has one) are
+        device arrays, nothing is allocated. It is safe on any thread and any stream.
 
         Parameters
         ----------
         lse : array, float32, (batch, num_heads_q, seqlen_q), optional
-            Of last stride 1; written instead of a new array. Only for a plan with `return_lse`.
+            Written instead of a new array; its last stride must be 1. Only for a plan with
+            `return_lse`.
         sinks, cu_seqlens_q, cu_seqlens_k : array
-            As `flash_attn_func` and `flash_attn_varlen_func` take them, for plans that need them.
+            As in `flash_attn_func` and `flash_attn_varlen_func`, for plans that need them.
         workspace : device array, optional
-            Compact, of at least ``plan.workspace.total_bytes`` bytes, for partial results: of
-            `new_workspace`, or with 0 in the first ``plan.workspace.zero_bytes`` of them, which a
-            run leaves 0 (see `GemmPlan.run` for what became of one that was aborted); the other
-            contents are lost. Runs at the same time need workspaces of their own. Without it each
-            run takes memory from the cache. While a graph is captured from `stream`, it and the
-            results must be given. What was written on other streams before is waited for then, but
-            for the default stream: replays on a stream that was made with hipStreamNonBlocking do
-            not wait for it, so synchronize before.
+            Compact memory of at least ``plan.workspace.total_bytes`` bytes for partial results:
+            from `new_workspace`, or with 0 in the first ``plan.workspace.zero_bytes`` bytes. A run
+            leaves these 0 (see `GemmPlan.run` for a run that was aborted) and overwrites the rest.
+            Concurrent runs need separate workspaces. Without it each run takes memory from the
+            cache. While a graph is captured from `stream`, the workspace and the results must be
+            given. The capture then waits for earlier writes on other streams, except the default
+            stream: replays on a stream that was made with hipStreamNonBlocking do not wait for it,
+            so synchronize before.
         """
         if type(layout) is not str or layout not in LAYOUTS:
             layout = scalars.word("layout", layout)
-            axis_order(layout)  # refuses what is none
+            axis_order(layout)  # raises for an unknown layout
         if sinks is None and cu_seqlens_q is None and cu_seqlens_k is None and self._is_plain:
             handle = runtime.stream_handle(stream)
             views = as_view(q, "q", handle), as_view(k, "k", handle), as_view(v, "v", handle)
@@ -307,16 +308,16 @@ class AttentionPlan(PlannedAttention, RunnablePlan[AttentionProblem]):
         stream: int,
         workspace: Any = None,
     ) -> Any:
-        """As `run`, with the `input_names` seen as views already.
+        """Like `run`, but the inputs, in the order of `input_names`, are views.
 
-        Results are of the kind of the array `kind`.
+        New results are arrays of the library of `kind`.
         """
         results = self.execute(kind, inputs, (out, lse), layout, stream, workspace)
         return results if self.problem.return_lse else results[0]
 
 
 def _but_for_keys(name: str, view: View) -> object:
-    """What checks of an operand depend on, but for how many keys there are."""
+    """The facts on which checks of an operand depend, except the number of keys."""
     if name in _OF_KEYS:
         return view.address, view.strides, view.dtype.name, view.ordinal
     return name, view.facts

@@ -1,4 +1,4 @@
-"""What a plan of attention says of tiles, their order, and their parts along KV."""
+"""Texts in which a plan of attention explains tiles, their order, and their parts along KV."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from amdattn.ops.attention.work import GRID_XCDS, WorkMap
 
 
 def tiles_text(work: WorkMap) -> str:
-    """Of how many rows and keys tiles are, and how much of them is used."""
+    """The text about the rows and keys of tiles, and how much of them is used."""
     problem = work.problem
     kv_tiles = -(-problem.seqlen_kv // work.kv_tile)
     of_heads = f" of {work.tile_heads} heads" if work.tile_heads > 1 else ""
@@ -26,7 +26,7 @@ def tiles_text(work: WorkMap) -> str:
 
 
 def order_text(work: WorkMap) -> str:
-    """Which tiles the workgroups begin with."""
+    """The text about the order of tiles."""
     if not work.by_length:
         return "head by head, neighbouring tiles on one XCD"
     heads = "heads"
@@ -45,7 +45,7 @@ def order_text(work: WorkMap) -> str:
 def split_text(
     work: WorkMap, kernel: KernelSpec, choice: Choice, props: DeviceProps, keeps_floats: bool
 ) -> str:
-    """What was chosen and what it was compared with, in modelled clocks."""
+    """The text about the chosen split and what it was compared with, in modelled clk."""
     if work.tile_heads > 1:
         return _head_split_text(choice)
     if kernel.accepts["max_num_splits"] <= 1:
@@ -84,7 +84,7 @@ def _parts_text(split: Split) -> str:
 
 
 def _head_split_text(choice: Choice) -> str:
-    """The same of tiles that have several heads."""
+    """The text about the split of tiles with several heads."""
     tried = "; ".join(
         f"{s.tiles} tiles in {s.parts} parts {s.clk:.0f} clk" for s in choice.considered[1:]
     )

@@ -1,4 +1,4 @@
-"""What every attention is asked for, wherever its keys lie, and what must be true of it."""
+"""Facts and checks that all kinds of attention share, wherever their keys are stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZES = (
 
 @dataclass(frozen=True)  # without slots, which would make copies slow
 class AttentionFacts:
-    """Sizes, and how scores become weights; `AttentionProblem` says what each is."""
+    """Sizes, and options of the softmax; `AttentionProblem` describes each field."""
 
     batch: int
     seqlen_q: int
@@ -62,7 +62,7 @@ class AttentionFacts:
         object.__setattr__(self, name, value)
 
     def _count(self, name: str, least: int, most: int = INT32_MAX, default: int = 0) -> None:
-        """That a field is an int in ``least..most``; `default` if it is 0."""
+        """Check that a field is an int in ``least..most``; 0 is replaced by `default`."""
         count = getattr(self, name)
         if type(count) is int and least <= count <= most and (count or not default):
             return
@@ -92,12 +92,12 @@ class AttentionFacts:
 
     @property
     def group(self) -> int:
-        """Heads of q that share one of k and v."""
+        """Query heads per KV head."""
         return self.num_heads_q // self.num_heads_kv
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element."""
+        """Bytes per element."""
         return as_dtype(self.dtype).itemsize
 
     @property
@@ -109,7 +109,7 @@ class AttentionFacts:
         )
 
     def _unusual_text(self, usual: Collection[str]) -> str:
-        """Fields that differ from what they default to, but for these."""
+        """Text of the fields that differ from their defaults, except `usual` ones."""
         return "".join(
             f" {field.name}={getattr(self, field.name)}"
             for field in dataclasses.fields(self)

@@ -1,6 +1,6 @@
-"""Rows of K or V that the attention kernels cannot load blocks of as they lie: a copy of them.
+"""Copies rows of K or V from which attention kernels cannot load blocks directly.
 
-Compact, (batch, num_heads_kv, seqlen_kv, columns), in the workspace.
+The copy is compact, (batch, num_heads_kv, seqlen_kv, columns), in the workspace.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _batch(problem: AttentionProblem) -> int:
 
 
 def _strides(problem: AttentionProblem, operand: str) -> dict[str, int]:
-    """Of the copy, by axis."""
+    """Strides of the copy by axis."""
     axes = problem.axes(operand)
     of_head = axes["seq"] * axes["dim"]
     of_batch = 0 if problem.varlen else axes["head"] * of_head
@@ -33,7 +33,7 @@ def _strides(problem: AttentionProblem, operand: str) -> dict[str, int]:
 
 
 def regions(problem: AttentionProblem) -> tuple[Region, ...]:
-    """The copies."""
+    """Regions of the workspace for the copies."""
     return tuple(
         Region(
             _region(operand),
@@ -45,7 +45,7 @@ def regions(problem: AttentionProblem) -> tuple[Region, ...]:
 
 
 def launches(problem: AttentionProblem, kernel: KernelSpec) -> list[Launch]:
-    """One for each operand."""
+    """The launches that copy, one per operand."""
     kernel.check_grid(GATHER_GRID)
     found = []
     for operand in problem.gather:
@@ -65,7 +65,7 @@ def launches(problem: AttentionProblem, kernel: KernelSpec) -> list[Launch]:
 
 
 def arguments(problem: AttentionProblem, operand: str) -> dict[str, Argument]:
-    """What the attention kernel takes instead of the operand itself."""
+    """Arguments of the attention kernel that refer to the copy instead of the operand."""
     args: dict[str, Argument] = {operand: Address(_region(operand))}
     for axis, stride in _strides(problem, operand).items():
         args[f"{operand}_stride_{axis}"] = stride
@@ -73,7 +73,7 @@ def arguments(problem: AttentionProblem, operand: str) -> dict[str, Argument]:
 
 
 def reasons(problem: AttentionProblem) -> Mapping[str, str]:
-    """The decision with its price."""
+    """Reasons of the plan: what is copied, and what that costs."""
     if not problem.gather:
         return {}
     copies = [(region.name, region.nbytes) for region in regions(problem)]

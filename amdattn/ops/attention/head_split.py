@@ -1,7 +1,7 @@
-"""Which tiles of several heads are computed in parts, so that the last round fills the device.
+"""Decides which tiles of several heads are computed in parts, so that the last round fills the CUs.
 
-A part has some of the heads of a tile. What they share, keys and values, each of them loads again:
-early tiles are whole, the last round has parts.
+A part has some of the heads of a tile. Every part loads the keys and values that the heads share
+again, so early tiles are whole and only the last round has parts.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from amdattn.ops.attention.work import GRID_XCDS, WorkMap
 
 @functools.lru_cache(maxsize=1024)
 def choose(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps, slots: int) -> Choice:
-    """The way with the fewest modelled clocks; of equal ones that with less split.
+    """The split with the least modelled clk; among equal ones, the one with fewer parts.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ def choose(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps, sl
     considered = []
     parts = 1
     while parts <= heads:
-        # Whole tiles in full rounds, or none. A multiple of the XCDs, so that heads stay on theirs.
+        # Whole tiles in full rounds, or none; a multiple of the XCDs, so that heads stay on theirs.
         for rounds in {tiles // slots, 0} if parts > 1 else {0}:
             whole = rounds * slots // GRID_XCDS * GRID_XCDS if parts > 1 else tiles
             clk = -(-whole // slots) * heads_clk(heads)

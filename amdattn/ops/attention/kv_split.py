@@ -1,7 +1,7 @@
-"""Which tiles are computed in parts along KV, so that the last round fills the device.
+"""Decides which tiles are computed in parts along KV, so that the last round fills the device.
 
-Tiles go to the CUs in their order, each to the first that is free. What is modelled is that list
-schedule, with the cost of each tile as the mask has it.
+Tiles are assigned in order, each to the first free CU. This list schedule is modelled, with the
+cost of each tile under the mask.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from amdattn.ops.attention.problem import AttentionProblem
 from amdattn.ops.attention.work import WorkMap
 
 MAX_PARTS = 16
-# Of a long queue only the last rounds are scheduled one by one; before them all CUs are as busy as
-# each other.
+# Only the last rounds of a long queue are scheduled one by one; before them all CUs are equally
+# busy.
 _ROUNDS = 3
 WORTH = 0.995  # a split, or more of it, must save this much
-_SCHEDULED_PARTS = 4096  # of more that the caller asked for, only the mean is worked out
+_SCHEDULED_PARTS = 4096  # if the caller requests more, only the mean is computed
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The chosen way, the best found for each number of split tiles, and what is common to them."""
+    """The chosen split, the best one for each number of split tiles, and common facts."""
 
     best: Split
     considered: tuple[Split, ...]
@@ -58,7 +58,7 @@ class Choice:
 
 
 class Costs:
-    """Clocks of the tiles of a problem, in their order."""
+    """Modelled clk of the tiles of a problem, in their order."""
 
     def __init__(self, problem: AttentionProblem, kernel: KernelSpec) -> None:
         work = WorkMap.of_kernel(problem, kernel)
@@ -78,16 +78,16 @@ class Costs:
         return self._workgroup_clk + blocks * self._block_clk
 
     def sum_before(self, tile: int) -> float:
-        """Clocks of the first tiles together."""
+        """Clk of the first `tile` tiles together."""
         run = bisect.bisect_right(self._begins, tile) - 1
         if run == len(self._blocks):
             return self._before[-1]
         return self._before[run] + (tile - self._begins[run]) * self._of(self._blocks[run])
 
     def equal_blocks(self, parts: int, merged: bool) -> int:
-        """Blocks of all but the last part of tiles that are cut in as equal ones as there are.
+        """Blocks of all but the last part of tiles that are cut as evenly as possible.
 
-        0 where another launch merges them, or tiles may differ.
+        0 if another launch merges them, or tiles may differ.
         """
         if not self.known or not merged:
             return 0
@@ -95,15 +95,15 @@ class Costs:
         return blocks if (parts - 1) * blocks < self.most_blocks else 0
 
     def uneven(self, tiles: int, parts: int, part_blocks: int) -> list[float]:
-        """Clocks of the parts of so many equal tiles, all first ones first."""
+        """Clk of the parts of `tiles` equal tiles, in the order of parts."""
         last = self.most_blocks - (parts - 1) * part_blocks
         return [self._of(part_blocks)] * (tiles * (parts - 1)) + [self._of(last)] * tiles
 
     def part_blocks(self, tiles: int, parts: int, slots: int) -> int:
-        """Blocks of long parts of equal tiles, which start together on `slots`; 0: no such way.
+        """Blocks of the long parts of equal tiles, which start together on `slots`; 0: impossible.
 
-        Slots that have no long part take the last parts, n one after the other, in the time of a
-        long one.
+        Slots without a long part process n last parts one after the other, in the time of a long
+        one.
         """
         spare = slots - tiles * (parts - 1)
         if spare <= 0:
@@ -113,7 +113,7 @@ class Costs:
         return blocks if 0 < self.most_blocks - (parts - 1) * blocks < blocks else 0
 
     def of_range(self, begin: int, end: int, parts: int = 1) -> list[float]:
-        """Clocks of consecutive tiles, or of the parts of each of them."""
+        """Clk of consecutive tiles, or of the parts of each of them."""
         costs: list[float] = []
         run = bisect.bisect_right(self._begins, begin) - 1
         while begin < end:
@@ -129,7 +129,7 @@ class Costs:
 class _Schedule:
     """The whole tiles on their CUs, to which parts of the other tiles are added.
 
-    The workgroups go round robin over the XCDs; each XCD gives its own to its first free CU.
+    Workgroups are distributed over XCDs round robin; each XCD assigns its own to its first free CU.
     """
 
     def __init__(self, costs: Costs, whole: int, slots: int, num_xcds: int) -> None:
@@ -150,7 +150,7 @@ class _Schedule:
         self._is_level = all(cus[0] == self._last for cus in self._levels)
 
     def clk(self, parts: Sequence[float]) -> float:
-        """When the last workgroup is done if these follow."""
+        """Clk at which the last workgroup ends if these parts follow."""
         queues, cus = len(self._levels), len(self._levels[0])
         if self._is_level and len(parts) <= queues * cus:
             return self._last + max(parts, default=0.0)  # each has a CU, one as free as another

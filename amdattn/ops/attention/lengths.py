@@ -1,4 +1,4 @@
-"""Sums of sequence lengths, in the forms that callers have them in; kernels read int32."""
+"""Reads cumulative sequence lengths in the forms of callers; kernels read int32."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SumsOfLengths:
-    """Sees ``cu_seqlens`` as int32 without gaps, on the device of q, if it is on one.
+    """Makes a compact int32 view of ``cu_seqlens``, on the device of q if q is on one.
 
-    Of a list, or of an array of int32 or int64; on the host of any integers. Those on the host are
-    read once, checked, and copied to the device if need be. Of 64 bits on a device what is below 0
-    or beyond the rows becomes these.
+    ``cu_seqlens`` is a list, or an array of int32 or int64, or of any integers on the host. On the
+    host it is read once, checked, and copied to the device if necessary. On a device, 64-bit sums
+    below 0 or beyond the rows are clamped to these.
 
     Attributes
     ----------
     total, longest : int
-        Rows that there are, and the greatest length that the caller promises.
+        The number of rows, and the greatest length that the caller declares.
     """
 
     total: int
     longest: int
 
     def __call__(self, sums: Any, name: str, ordinal: int | None, stream: int) -> View:
-        """The view of them."""
+        """The view of the sums."""
         view = as_view(private(sums, name, nested=False), name, stream)
         is_integer = view.dtype.name.startswith(("int", "uint"))
         if len(view.shape) != 1 or view.shape[0] < 1 or not is_integer:
@@ -47,7 +47,7 @@ class SumsOfLengths:
 
 
 def check_sums(sums: NDArray[Any], name: str, total: int, longest: int) -> None:
-    """From 0, rising, within the rows that there are, no length above the promised one."""
+    """Check that sums start at 0, do not decrease, and respect the rows and the declared length."""
     wide: NDArray[np.object_] = sums.astype(object)  # also sums of uint64 and of huge int64 differ
     lengths = wide[1:] - wide[:-1]
     if wide[0] != 0 or (lengths < 0).any() or wide[-1] > total:

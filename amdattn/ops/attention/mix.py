@@ -1,7 +1,7 @@
-"""What tiles there may be of sequences of several lengths, as far as a plan can tell.
+"""The tiles of sequences of several lengths, as far as a plan can tell.
 
-It knows how many sequences there are, the greatest lengths and the sums of all: there is one of the
-greatest lengths, and the others share the rest of the rows and of the keys evenly.
+A plan knows the number of sequences, the greatest lengths and the totals. It assumes one sequence
+with the greatest lengths, and that the others share the remaining rows and keys evenly.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from amdattn.device.manifest import KernelSpec
 from amdattn.ops.attention.problem import AttentionProblem
 
-_STEPS = 16  # of different tiles of a sequence
+_STEPS = 16  # the most different tiles of a sequence
 
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """So many tiles of rows of one head, a fraction of one among them; keys that each sees."""
+    """A number of tiles of rows of one head, which may have a fraction, and the keys of each."""
 
     count: float
     keys: float
 
 
 def tiles_of_mix(problem: AttentionProblem, kernel: KernelSpec) -> list[Tiles]:
-    """Of the sequence of the greatest lengths, and of the others."""
+    """Tiles of the sequence with the greatest lengths, and of the others."""
     p = problem
     rows, keys = min(p.seqlen_q, p.total_q), min(p.seqlen_kv, p.total_kv)
     found = _tiles(p, kernel, 1, rows, keys)
@@ -40,7 +40,7 @@ def tiles_of_mix(problem: AttentionProblem, kernel: KernelSpec) -> list[Tiles]:
 def _tiles(
     problem: AttentionProblem, kernel: KernelSpec, sequences: int, rows: float, keys: float
 ) -> list[Tiles]:
-    """Of sequences of such lengths; of long ones some neighbours count as alike."""
+    """Tiles of sequences with these lengths; in long ones some adjacent tiles count as equal."""
     of_tile = kernel.tile["q"]
     left, right = problem.window
     # Lengths that are means end anywhere in a tile.

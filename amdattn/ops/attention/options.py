@@ -1,4 +1,4 @@
-"""Options of attention calls: by what values calls are looked up, and how others become such."""
+"""Options of attention calls: the values by which plans are looked up, and how to read others."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, get_type_hints
 from amdattn import scalars
 from amdattn.errors import UnsupportedProblem
 
-# Values that are equal, with equal types, only to what is the same: an array is equal to itself,
-# whatever it holds.
+# Values of these types are equal only if they mean the same. Not so arrays: an array is equal to
+# itself, whatever its contents.
 _IMMUTABLE = frozenset({int, float, bool, str, tuple, type(None)})
-# Of fields of such types: how values are read, and the types of those that are right already.
+# By type of a field: how to read its values, and the types of values that need no reading.
 _BY_TYPE: Mapping[object, tuple[Callable[[str, object], Any], tuple[type, ...]]] = {
     bool: (scalars.boolean, (bool,)),
     int: (scalars.integer, (int,)),
@@ -31,31 +31,31 @@ def _readers(record: type) -> Mapping[str, Callable[[str, object], Any]]:
 
 
 def plain_types(record: type) -> frozenset[tuple[type, ...]]:
-    """Types that the fields of a record of options may have together."""
+    """The combinations of types of a record of options that need no reading."""
     kinds = get_type_hints(record).values()
     return frozenset(itertools.product(*(_BY_TYPE[kind][1] for kind in kinds)))
 
 
 def read(options: Any) -> dict[str, Any]:
-    """A record of options as values of Python, by name; TypeError for what is none."""
+    """The options of a record as Python values by name; raises TypeError for anything else."""
     record: type = type(options)
     readers = _readers(record)
     return {name: readers[name](name, value) for name, value in options._asdict().items()}
 
 
 def refuse(argument: str, value: object) -> None:
-    """Raise if an argument is given for which there is nothing."""
+    """Raise UnsupportedProblem if an unsupported argument is given."""
     if value is not None:
         raise UnsupportedProblem(f"{argument} is not built (have None)")
 
 
 def is_window(window: object) -> bool:
-    """Whether it is a pair of Python's ints; a look-up does not tell (1, 0) from (True, False)."""
+    """Whether it is a pair of Python ints; look-ups cannot tell (1, 0) from (True, False)."""
     return type(window) is tuple and len(window) == 2 and type(window[0]) is type(window[1]) is int
 
 
 class Options(NamedTuple):
-    """What a caller asks for besides the arrays, with the defaults that every function has."""
+    """Options of a call that are not arrays, with the defaults of every function."""
 
     softmax_scale: float | None = None
     causal: bool = False
@@ -68,11 +68,11 @@ class Options(NamedTuple):
 
     @property
     def are_plain(self) -> bool:
-        """Whether a call may be looked up by these values."""
+        """Whether plans may be looked up by these values."""
         return _IMMUTABLE.issuperset(map(type, self)) and is_window(self.window_size)
 
     def read(self) -> Options:
-        """The same as values of Python; TypeError for what is none."""
+        """The options as Python values; raises TypeError for anything else."""
         return Options(**read(self))
 
 
@@ -80,7 +80,7 @@ options_of = attrgetter(*Options._fields)  # those among the arguments of a call
 
 
 class Arguments(NamedTuple):
-    """What a caller gives besides q, k and v, as `flash_attn_func` takes it."""
+    """Arguments of `flash_attn_func` other than q, k and v."""
 
     dropout_p: float = 0.0
     softmax_scale: float | None = None
@@ -101,16 +101,16 @@ class Arguments(NamedTuple):
 
     @property
     def options(self) -> Options:
-        """What decides what is computed."""
+        """The options that decide what is computed."""
         return Options(*options_of(self))
 
     @property
     def with_lse(self) -> bool:
-        """Whether it is asked for, in any way."""
+        """Whether lse is requested, in any way."""
         return self.return_lse or self.return_attn_probs or self.lse is not None
 
     def read_flags(self) -> Arguments:
-        """With flags of Python, if nothing is asked for that there is not."""
+        """The arguments with flags as Python bools; raises for unsupported arguments."""
         refuse("alibi_slopes", self.alibi_slopes)
         names = ("deterministic", "return_lse", "return_attn_probs")
         flags: dict[str, Any] = {name: scalars.boolean(name, getattr(self, name)) for name in names}

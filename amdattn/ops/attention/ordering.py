@@ -1,8 +1,8 @@
 """The order of the tiles of few sequences of several lengths, which each workgroup finds itself.
 
-It reads all lengths, and finds the tile that comes nth by how many keys a tile sees, most first, as
-asm_src/attn/tile_order.h does it. Of each tile there is a workgroup for every head. Those of most
-keys may be in parts, all in as many, if they are not more than the plan has room for.
+A workgroup reads all lengths and finds the nth tile in the order of keys that a tile sees, most
+keys first, as in asm_src/attn/tile_order.h. There is a workgroup per tile and head. Tiles with most
+keys may be computed in parts, all in the same number, if the plan has room for them.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from amdattn.ops.attention.varlen_cost import (
     room_for_parts,
 )
 
-FIND_CLK = 1200  # of a workgroup
+FIND_CLK = 1200  # for a workgroup to find its tile
 IN_ORDER = -1  # instead of whole tiles
 _CLASSES_LOG2 = 6  # 2 * kTopClass of asm_src/attn/tile_order.h
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """How much there may be of what.
+    """The limits of an order.
 
     Attributes
     ----------
     heads : int
         Workgroups of a tile, or of a part of one.
     tiles, tiles_in_parts : int
-        Of rows, at most; those of them that are in parts, if they are not more.
+        The most tiles of rows, and the most tiles that may be in parts.
     parts : int
-        Of each of those.
+        Parts of each tile in parts.
     least_class : int
-        Of keys, of those; in units of ``2**class_log2``.
+        The least keys of a tile in parts, in units of ``2**class_log2``.
     """
 
     heads: int
@@ -65,24 +65,24 @@ class Order:
 
     @property
     def num_workgroups(self) -> int:
-        """Of the attention kernel."""
+        """Workgroups of the attention kernel."""
         return (self.tiles + self.tiles_in_parts * (self.parts - 1)) * self.heads
 
     def regions(self) -> tuple[Region, ...]:
-        """Nothing is written for it."""
+        """No regions, because nothing is written."""
         return ()
 
     def launches(self, kernels: Callable[[str], KernelSpec]) -> list[Launch]:
-        """Nor is there a launch."""
+        """No launches."""
         return []
 
     @property
     def merge_arguments(self) -> Mapping[str, Argument]:
-        """Of the kernel that merges parts: it finds the tiles as they were found before."""
+        """Arguments of the kernel that merges parts, which finds the tiles in the same way."""
         return {}
 
     def arguments(self, inverse: tuple[int, int]) -> Mapping[str, Argument]:
-        """What the attention kernel takes; `inverse` is that of `heads`."""
+        """Arguments of the attention kernel; `inverse` is that of `heads`."""
         return {
             "q_tiles": self.heads,
             "q_tiles_inverse": inverse[0],
@@ -96,7 +96,7 @@ class Order:
 
     @property
     def text(self) -> str:
-        """For explanations."""
+        """The text for explanations."""
         parts = "whole"
         if self.parts > 1:
             keys = self.least_class << self.class_log2
@@ -111,13 +111,13 @@ class Order:
 
 
 def can_order(problem: AttentionProblem, kernel: KernelSpec) -> bool:
-    """Whether workgroups of a kernel find their tiles of so many sequences."""
+    """Whether workgroups of a kernel can find their tiles among this number of sequences."""
     most = "max_ordered_sequences"
     return most in kernel.accepts and bool(problem.batch <= kernel.accepts[most])
 
 
 def order_of(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps) -> Order:
-    """The order of few sequences of several lengths."""
+    """The order for few sequences of several lengths."""
     p = problem
     heads = p.num_heads_q * column_groups(kernel, p)
     tiles = most_tiles(p, kernel)
@@ -134,7 +134,7 @@ def order_of(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps) 
 
 
 def _most_in_parts(problem: AttentionProblem, kernel: KernelSpec, least_keys: int) -> int:
-    """Tiles that see so many keys; all of them, of rows that do not attend to themselves."""
+    """The most tiles that see this many keys; all tiles unless rows attend to themselves."""
     p = problem
     if not attends_to_itself(p, kernel):
         return most_tiles(p, kernel)

@@ -1,4 +1,4 @@
-"""Plan of an attention forward call."""
+"""Plans attention forward calls."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _MERGE_WORKGROUPS = 2
 _BATCHES = (1, 2, 4, 16, 64)
 # Of a workgroup, each of which counts its arrival for itself.
 _WAVES = 4
-COUNTER_BYTES = 8  # how many have arrived, and in which run
+COUNTER_BYTES = 8  # the number of parts that have arrived, and in which run
 
 
 class PlannedAttention(Plan[AttentionProblem]):
-    """A plan of attention, as planning makes it."""
+    """A plan of attention that planning has made."""
 
     @property
     def forward(self) -> Launch:
@@ -60,9 +60,9 @@ class TileChoice:
     Attributes
     ----------
     clk : float
-        Estimated; of kernels with fewer rows a little more than that, as ties go to the most rows.
-        With `num_splits` by how much it may be beyond the least of all, whatever the batch is: the
-        tile must not depend on that.
+        Estimated clk; kernels with fewer rows have a small handicap, so that ties go to the most
+        rows. With `num_splits` it is the greatest ratio to the best kernel over all batches,
+        because the tile must not depend on the batch.
     """
 
     kernel: KernelSpec
@@ -71,12 +71,12 @@ class TileChoice:
 
     @property
     def estimated_clk(self) -> float:
-        """Of the problem as it is, merging included; what `clk` ranks by may be something else."""
+        """Estimated clk of this problem, merging included; `clk` may rank by another value."""
         return self.split.best.clk
 
     @property
     def facts(self) -> dict[str, object]:
-        """What tells it from the others."""
+        """The facts that distinguish it from other choices."""
         best = self.split.best
         return {"kernel": self.kernel.name, "split tiles": best.tiles, "parts": best.parts}
 
@@ -84,7 +84,7 @@ class TileChoice:
 def choices(
     problem: AttentionProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[TileChoice]:
-    """The nearest kernel that solves a problem, and those like it with tiles of fewer rows."""
+    """The nearest kernel that solves a problem, and similar ones with tiles of fewer rows."""
     lengths = problem
     if problem.varlen:  # planned for the greatest lengths, whatever the sums of all are
         lengths = dataclasses.replace(problem, total_q=1, total_kv=1, gaps=0)
@@ -105,7 +105,7 @@ def choices(
 def plan_attention(
     problem: AttentionProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> PlannedAttention:
-    """Choose kernels, the tiles to compute in parts, and grids. Pure: equal plans of equal facts.
+    """Choose kernels, the tiles to compute in parts, and grids. Pure: equal facts give equal plans.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def plan_attention(
 
 
 class _TooManyWorkgroups(UnsupportedProblem):
-    """A grid is so many `times` what a kernel takes."""
+    """A grid has `times` as many workgroups as a kernel supports."""
 
     def __init__(self, text: str, times: float) -> None:
         super().__init__(text)
@@ -141,8 +141,8 @@ def build(
     """The plan of a choice.
 
     keeps_floats : bool
-        Whether O stays float32, for a merge with other keys, and lse is pairs of float32 whose sum
-        it is. Of a problem in several parts.
+        Whether O stays float32, to be merged with other keys, and lse is a pair of float32 whose
+        sum counts. Only for a problem in several parts.
     """
     assert problem.num_splits > 1 or not keeps_floats
     kernel, choice, rows = chosen.kernel, chosen.split, choices.rows
@@ -209,7 +209,7 @@ def build(
 def _selected(
     problem: AttentionProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> _Selection:
-    """The nearest kernel, and those to choose from; the same for problems that are taken alike."""
+    """The nearest kernel, and those to choose from; equal for problems with equal `taken_alike`."""
     key = props.arch, id(rows), taken_alike(problem, rows, props.arch)
     of_rows, selection = _selections.get(key, ((), None))
     if of_rows is not rows or selection is None:
@@ -241,7 +241,7 @@ def _choose_split(problem: AttentionProblem, kernel: KernelSpec, props: DevicePr
 def _clks_whatever_the_batch(
     problem: AttentionProblem, kernels: Sequence[KernelSpec], props: DeviceProps
 ) -> list[float]:
-    """Of each kernel its clocks / those of the best one, of the batch where that is most."""
+    """The greatest ratio over batches of each kernel's clk to that of the best one."""
     most = [1.0] * len(kernels)
     if len(kernels) == 1:
         return most
@@ -255,7 +255,7 @@ def _clks_whatever_the_batch(
 def _tiles_compared(
     problem: AttentionProblem, choices: Sequence[TileChoice], keeps_floats: bool
 ) -> str:
-    """What each tile would take, and by which rule one of them is taken."""
+    """The text about the clk of each tile, and the rule by which one is chosen."""
     if len(choices) == 1:
         return ""
     clks = ", ".join(f"{c.kernel.tile['q']} rows {c.estimated_clk:.0f} clk" for c in choices)
@@ -284,7 +284,7 @@ def _check_grid(work: WorkMap, kernel: KernelSpec, num_workgroups: int) -> None:
 def _partial_results(
     work: WorkMap, kernel: KernelSpec, schedule: Schedule | Order | None
 ) -> tuple[Region, ...]:
-    """Their regions in the workspace."""
+    """Regions of the workspace for partial results."""
     parts = work.num_workgroups - work.whole_tiles
     if schedule:
         parts = schedule.partials * schedule.heads
@@ -298,7 +298,7 @@ def _partial_results(
 
 
 def _counters(work: WorkMap) -> tuple[Region, ...]:
-    """Of arrivals, for each partial result and wave, if the last parts of tiles merge them."""
+    """Regions for counters of arrivals per partial result and wave, if last parts merge tiles."""
     parts = work.num_workgroups - work.whole_tiles
     if not parts or work.tile_heads > 1:
         return ()
@@ -313,7 +313,7 @@ def _merge(
     args: Mapping[str, Argument],
     results: frozenset[str],
 ) -> Launch:
-    """The launch that merges the parts of so many tiles, by `most` workgroups at most."""
+    """The launch that merges the parts of `tiles` tiles with at most `most` workgroups."""
     merge.check_grid(MERGE_GRID)
     rows = tiles * -(-kernel.tile["q"] // merge.tile["q"])
     grid = min(rows, merge.accepts["max_workgroups"] if most is None else most)
@@ -324,7 +324,7 @@ def _merge(
 def _arguments(
     work: WorkMap, has_parts: bool, has_counters: bool, keeps_floats: bool
 ) -> Mapping[str, Argument]:
-    """Every argument that a kernel of the family may take."""
+    """Every argument that a kernel of the family may have."""
     problem = work.problem
     present = {
         "lse": problem.return_lse,
@@ -385,5 +385,5 @@ def inverse(divisor: int) -> tuple[int, int]:
 
 
 def _taken_by(kernel: KernelSpec, args: Mapping[str, Argument]) -> tuple[tuple[str, Argument], ...]:
-    """The arguments that are fields of the kernel's block."""
+    """The arguments that are fields of the kernel's argument block."""
     return tuple((name, args[name]) for name, *_ in kernel.kernarg.fields if name in args)

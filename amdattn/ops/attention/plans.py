@@ -1,4 +1,4 @@
-"""Plans of attention calls, each made once."""
+"""Plans of attention calls, each of which is made once."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ def planned_for(
     longest: tuple[int, int],
     *options: Any,
 ) -> AttentionPlan:
-    """The plan of a call on a device, by its number.
+    """The plan of a call on the device with an ordinal.
 
     Parameters
     ----------
     batch, longest
-        Of sequences of several lengths; else 0.
+        For sequences of several lengths; otherwise 0.
     options
-        Those of `Options`, one by one: only then are their types told apart.
+        The fields of `Options` one by one, because only then does the cache distinguish types.
 
     Raises
     ------
     TypeError
-        Also if a call must not be looked up by these values, which nobody looks up then.
+        Also if a call must not be looked up by these values.
     """
     asked = Options(*options)
     if type(layout) is not str or not asked.are_plain:
@@ -97,7 +97,7 @@ def planned(problem: AttentionProblem, props: DeviceProps) -> AttentionPlan:
 
 
 def planned_with(problem: AttentionProblem, props: DeviceProps, kernel: str) -> AttentionPlan:
-    """The plan with a forward kernel of this name, or with the one that the manifest prefers."""
+    """The plan with the forward kernel of this name, or with the one that planning prefers."""
     rows = [row for row in manifest.kernels() if row.op != ATTENTION or kernel in ("", row.name)]
     return AttentionPlan.of(planning.plan_attention(problem, props, rows))
 
@@ -105,7 +105,7 @@ def planned_with(problem: AttentionProblem, props: DeviceProps, kernel: str) -> 
 def _alike(
     problem: AttentionProblem, props: DeviceProps, rows: tuple[KernelSpec, ...]
 ) -> tuple[AttentionPlan | None, object]:
-    """The plan, if one is known that differs in the number of keys alone; and what is alike."""
+    """The plan, if one that differs only in the number of keys is known; and the common basis."""
     of_problem = basis(problem, rows, props.arch)
     alike = None if of_problem is None else (of_problem, props)
     base = _bases.get(alike)

@@ -1,4 +1,4 @@
-"""Frozen facts of one operation: what is asked for, before any choice of kernel."""
+"""The problem of attention, as requested, before any choice of kernel."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ LAYOUTS: dict[str, tuple[str, ...]] = {
     "bshd": ("batch", "seq", "head"),
     "bhsd": ("batch", "head", "seq"),
 }
-VARLEN_LAYOUT = "thd"  # the rows of all sequences one after the other
+VARLEN_LAYOUT = "thd"  # packed rows of all sequences
 _VARLEN_AXES = ("seq", "head")
-LABELS = {"o": "out", "cu_seqlens_kv": "cu_seqlens_k"}  # what callers call operands
+LABELS = {"o": "out", "cu_seqlens_kv": "cu_seqlens_k"}  # the callers' names of operands
 ROUND_MODES = ("rtne", "rtna", "rtz")
 GATHERS = ("", "k", "v", "kv")
 
@@ -30,33 +30,33 @@ class AttentionProblem(AttentionFacts):
     batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim : int
         Shape facts, each in 1..2**31 - 1; `num_heads_kv` divides `num_heads_q`.
     head_dim_v : int, optional
-        Defaults to `head_dim`.
+        Default: `head_dim`.
     dtype : str
         Element type of Q, K, V and O.
     softmax_scale : float, optional
-        Defaults to ``1 / sqrt(head_dim)``.
+        Default: ``1 / sqrt(head_dim)``.
     causal, window_size, softcap, dropout_p
         As in FlashAttention; window (-1, -1) and softcap 0 mean none.
     round_mode : {"rtne", "rtna", "rtz"}
-        Rounding of the result, and what P is in P @ V: `amdattn.flash_attn_func`.
+        Rounding of the result, and of P in P @ V; see `amdattn.flash_attn_func`.
     num_splits : int
-        Parts that the KV range of every tile is computed in; 0 lets the planner choose tiles and
-        parts, 1 is no split.
+        Parts in which the KV range of every tile is computed; 0: the planner chooses tiles and
+        parts; 1: no split.
     return_lse : bool
-        Also produce log(sum(exp(scores))), float32, natural log.
+        Whether to return log(sum(exp(scores))), float32, natural log.
     top_left : bool
-        Where the diagonal of `causal` and `window_size` begins if the lengths differ: by default it
-        ends at the bottom right, at the last query and the last key; else it begins at the first.
+        Where the diagonal of `causal` and `window_size` is if the lengths differ: by default it
+        ends at the last query and the last key; with `top_left` it begins at the first ones.
     sinks : bool
-        Every head has one more score, of a key without a value.
+        Whether every head has one more score, of a key without a value.
     total_q, total_kv : int
-        Sequences of several lengths: their rows together. `batch` is then the number of sequences,
-        `seqlen_q` and `seqlen_kv` are bounds of their lengths. 0: all have these lengths.
+        Rows of all sequences of several lengths. `batch` is then the number of sequences, and
+        `seqlen_q` and `seqlen_kv` are the greatest lengths. 0: all sequences have these lengths.
     gaps : int
-        So many of these sequences have no queries: rows of K and V that are between two others.
+        This many of the sequences have no queries: they are rows of K and V between two others.
     gather : {"", "k", "v", "kv"}
-        Operands whose rows are copied next to each other before the kernel reads them: needed for
-        rows farther apart than its loads reach, or in the order of falling addresses.
+        Operands whose rows are copied to adjacent rows before the kernel reads them, because they
+        are farther apart than its loads reach, or at descending addresses.
 
     Raises
     ------
@@ -102,7 +102,7 @@ class AttentionProblem(AttentionFacts):
             self._put(name, word)
 
     def with_keys(self, seqlen_kv: int) -> AttentionProblem:
-        """The same of so many keys, of sequences of one length; nothing else is checked again."""
+        """The problem with another number of keys, for one length; only that is checked again."""
         if not 1 <= seqlen_kv <= INT32_MAX:
             raise ValueError(f"seqlen_kv={seqlen_kv} must be in 1..{INT32_MAX}")
         made: AttentionProblem = object.__new__(AttentionProblem)
@@ -122,25 +122,25 @@ class AttentionProblem(AttentionFacts):
 
     @property
     def brief(self) -> str:
-        """Sizes and what is less usual."""
+        """Sizes, and arguments that differ from the defaults."""
         causal = " causal" * self.causal
         return f"{self.dtype} {self._sizes_text}{causal}{self._unusual_text(_IN_TEXTS)}"
 
     @property
     def varlen(self) -> bool:
-        """Whether the sequences have lengths of their own."""
+        """Whether the sequences have several lengths."""
         return self.total_q > 0
 
     @property
     def diagonal(self) -> int:
-        """Key on the diagonal of the mask at query 0, of sequences of the full lengths."""
+        """The key on the diagonal of the mask at query 0, for sequences of the full lengths."""
         return 0 if self.top_left else self.seqlen_kv - self.seqlen_q
 
     @property
     def window(self) -> tuple[int, int]:
-        """Keys that a query sees before and behind its diagonal, causal included; -1: all.
+        """Keys that a query sees before and after its diagonal, including causality; -1: all.
 
-        A side that no query's window ends on is -1, whatever it was called with.
+        A side on which no query's window ends is -1, whatever the call's value was.
         """
         left, right = self.window_size
         if self.causal:
@@ -150,22 +150,22 @@ class AttentionProblem(AttentionFacts):
 
     @property
     def window_keys(self) -> int:
-        """Keys that a row's window spans at most, of a side without an end to the farthest key."""
+        """The most keys of a row's window; an unlimited side counts up to the farthest key."""
         before, behind = self._reach
         left, right = self.window
         return (before if left < 0 else left) + (behind if right < 0 else right) + 1
 
     @property
     def _reach(self) -> tuple[int, int]:
-        """The greatest distances of a key from the diagonal, before and behind it."""
+        """The greatest distances of a key from the diagonal, before and after it."""
         before, behind = self.seqlen_kv - 1, self.seqlen_q - 1
         return (behind, before) if self.top_left else (before, behind)
 
     @property
     def flops(self) -> int:
-        """Multiply-adds counted as two operations, over Q @ K^T and P @ V, without what is masked.
+        """Operations of Q @ K^T and P @ V over unmasked pairs; a multiply-add counts as two.
 
-        Sequences of several lengths count with the greatest ones.
+        Sequences of several lengths count with the greatest lengths.
         """
         left, right = self.window
         pairs = self.seqlen_q * self.seqlen_kv
@@ -176,7 +176,7 @@ class AttentionProblem(AttentionFacts):
         return 2 * self.batch * self.num_heads_q * pairs * (self.head_dim + self.head_dim_v)
 
     def _pairs_below(self, offset: int) -> int:
-        """How many (query, key) of a sequence have key <= query + offset."""
+        """The number of pairs (query, key) of a sequence with key <= query + offset."""
 
         # Seen by rows of which the first sees one key, the next two, and so on.
         def keys(rows: int) -> int:

@@ -1,9 +1,9 @@
 """The order of the tiles of sequences of several lengths, which only the device knows.
 
-Of few sequences each workgroup finds its own tile (ordering.py). Of more a launch of one workgroup
-(asm_src/kernels/attn_schedule.hip) reads the lengths, and writes an entry for every tile that there
-is, those of most keys first, and long ones cut along KV where that is faster. Each entry is as many
-workgroups of the attention kernel as there are heads. The plan says how many entries there may be.
+With few sequences each workgroup finds its own tile (ordering.py). With more, a launch of one
+workgroup (asm_src/kernels/attn_schedule.hip) reads the lengths and writes an entry for every tile,
+those with most keys first, with long tiles cut along KV if that is faster. For each entry the
+attention kernel has one workgroup per head. The plan limits the number of entries.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from amdattn.ops.attention.varlen_cost import (
     slots,
 )
 
-# Of KernelSpec.op, and of KernelSpec.grid.
+# Values of KernelSpec.op, and of KernelSpec.grid.
 SCHEDULE, SCHEDULE_GRID = "attn_schedule", "one_workgroup"
 ENTRIES, MERGES = "schedule", "schedule_of_merges"  # regions
 ENTRY_BYTES = 32  # AttnScheduleEntry of asm_src/attn/schedule_entry.h
 _CLASSES = 256  # of lengths: kClasses of asm_src/kernels/attn_schedule.hip
-# Parts that take up to so many rounds; each has memory for its partial result.
+# Parts may take up to this many rounds; each has memory for its partial result.
 _ROUNDS_OF_PARTS = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """How much there may be of what.
+    """The limits of a schedule.
 
     Attributes
     ----------
     heads : int
         Workgroups of an entry.
     tiles, entries, merges, partials : int
-        Tiles of rows; what is computed of them at once; of those, tiles in parts, and their parts.
+        The most tiles of rows, entries (whole tiles and parts), tiles in parts, and parts.
     parts : int
-        Of a tile, at most; with `num_splits` of every one.
+        The most parts of a tile; with `num_splits` the parts of every tile.
     """
 
     problem: AttentionProblem
@@ -73,16 +73,16 @@ class Schedule:
 
     @property
     def num_workgroups(self) -> int:
-        """Of the attention kernel."""
+        """Workgroups of the attention kernel."""
         return self.entries * self.heads
 
     def regions(self) -> tuple[Region, ...]:
-        """What the schedule is written to."""
+        """Regions of the workspace for the schedule."""
         merges = (Region(MERGES, self.merges * ENTRY_BYTES),) if self.merges else ()
         return (Region(ENTRIES, self.entries * ENTRY_BYTES), *merges)
 
     def launches(self, kernels: Callable[[str], KernelSpec]) -> list[Launch]:
-        """That which writes it; `kernels` has the kernel of an operation."""
+        """The launch that writes the schedule; `kernels` returns the kernel of an operation."""
         kernel = kernels(SCHEDULE)
         kernel.check_grid(SCHEDULE_GRID)
         p, props, of = self.problem, self.props, self.kernel
@@ -109,7 +109,7 @@ class Schedule:
             "class_shift": (most_blocks(p, of) // _CLASSES).bit_length(),
             "block_clk": block_clk(of),
             "workgroup_clk": workgroup_clk(of, edges),
-            # The launch is there in any case.
+            # The launch is made in any case.
             "merge_clk": merge - launch_clk,
             "partial_clk": merge_clk(of, 1, props) - merge,
         }
@@ -118,11 +118,11 @@ class Schedule:
 
     @property
     def merge_arguments(self) -> Mapping[str, Argument]:
-        """Of the kernel that merges parts, where they are not those of the attention kernel."""
+        """Arguments of the kernel that merges parts that differ from the attention kernel's."""
         return {"cu_seqlens_q": Address(MERGES)}
 
     def arguments(self, inverse: tuple[int, int]) -> Mapping[str, Argument]:
-        """What the attention kernel takes instead of lengths; `inverse` is that of `heads`."""
+        """Arguments of the attention kernel instead of lengths; `inverse` is that of `heads`."""
         return {
             "cu_seqlens_q": Address(ENTRIES),
             "cu_seqlens_kv": 0,
@@ -134,7 +134,7 @@ class Schedule:
 
     @property
     def text(self) -> str:
-        """For explanations."""
+        """The text for explanations."""
         parts = "whole"
         if self.problem.num_splits > 1:
             parts = f"each in {self.parts} parts"
@@ -149,7 +149,7 @@ class Schedule:
 def schedule_for(
     problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps
 ) -> Schedule | Order | None:
-    """How the order of sequences of several lengths is found, if it is worth that."""
+    """The way to find the order of sequences of several lengths; None if it is not worth it."""
     if not has_schedules(problem, kernel):
         return None
     p = problem

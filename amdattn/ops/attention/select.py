@@ -1,4 +1,4 @@
-"""Which attention kernel a problem gets, and what is in the way if none does it."""
+"""Selects the attention kernel for a problem, and finds the reasons if none solves it."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ _NOT_LISTED = {
     *(*_SIZES, *_LIMITED, "num_heads_kv", "dtype", "softmax_scale", "softcap"),
     *("total_q", "total_kv", "gaps", "gather"),
 }
-# All other arguments of a problem, by default: a kernel lists the values that it takes, or ANY. One
-# that says nothing of them takes the default.
+# Defaults of all other arguments of a problem. A kernel lists the values that it supports, or ANY;
+# otherwise it supports the default only.
 _LISTED = {"varlen": False} | {
     field.name: field.default
     for field in dataclasses.fields(AttentionProblem)
@@ -56,9 +56,9 @@ _LISTED = {"varlen": False} | {
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """An attention kernel, and by argument the values that it takes: listed, a range, or ANY.
+    """An attention kernel, and the values that it supports by argument: listed, a range, or ANY.
 
-    Of `softcap` the bounds. `num_heads_kv` is any that divides `num_heads_q`, if "gqa" is true.
+    For `softcap` they are bounds. If "gqa" is true, `num_heads_kv` is any divisor of `num_heads_q`.
     """
 
     kernel: str
@@ -130,7 +130,7 @@ def mismatches(kernel: KernelSpec, problem: AttentionProblem) -> list[Mismatch]:
 
 
 def _why_not_rounded(kernel: KernelSpec) -> str:
-    """Why a kernel has one rounding only, where its architecture leaves no other."""
+    """The reason why a kernel has only one rounding, if its architecture allows no other."""
     arch = ARCHITECTURES.get(kernel.arch)
     if kernel.dtype != "bfloat16" or arch is None or not arch.converts_bf16:
         return ""
@@ -138,12 +138,13 @@ def _why_not_rounded(kernel: KernelSpec) -> str:
 
 
 def select(rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceProps) -> KernelSpec:
-    """The kernel for `problem` on `props`: of those that solve it the one that computes least.
+    """The kernel for `problem` on `props`: among those that solve it, the one that computes least.
 
     Raises
     ------
     UnsupportedProblem
-        No kernel does; the message names each argument in the way of the nearest kernel.
+        No kernel solves it; the message names each argument that the nearest kernel does not
+        support.
     UnsupportedDeviceError
         There are no kernels for the architecture at all.
     """
@@ -156,9 +157,9 @@ def select(rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceP
 def with_other_tiles(
     rows: Sequence[KernelSpec], kernel: KernelSpec, problem: AttentionProblem
 ) -> list[KernelSpec]:
-    """`kernel`, and those that solve `problem` as it does in tiles of fewer rows.
+    """`kernel`, and similar kernels that solve `problem` in tiles of fewer rows.
 
-    With `num_splits` only those that compute the same bits, not those for narrow windows.
+    With `num_splits` only those that compute the same bits, so not those for narrow windows.
     """
     return [kernel] + [
         row
@@ -172,12 +173,12 @@ def with_other_tiles(
 
 
 def _heads_of_tile(kernel: KernelSpec) -> int:
-    """At most; several of kernels for narrow windows."""
+    """The most heads of a tile; kernels for narrow windows have several."""
     return int(kernel.accepts["max_tile_heads"])
 
 
 def _of_kind(rows: Sequence[KernelSpec], problem: AttentionProblem) -> list[KernelSpec]:
-    """Those that may solve a problem of this element type, rounding and softcap, at a glance."""
+    """Kernels that may solve a problem, by a quick check of element type, rounding and softcap."""
     return [
         row
         for row in rows
@@ -196,7 +197,7 @@ def _compared(
 def nearest_first(
     rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceProps
 ) -> list[Rejected]:
-    """Kernels with their mismatches; of those that solve the problem the one that computes least.
+    """Kernels with their mismatches; those that solve the problem first, by least computation.
 
     Raises
     ------
@@ -210,7 +211,7 @@ def nearest_first(
 
     def distance(pair: tuple[KernelSpec, list[Mismatch]]) -> tuple[int, ...]:
         row, wrong = pair
-        # Options are easier to change than what the arrays are.
+        # Options are easier to change than arrays.
         of_arrays = sum(m.argument in ("dtype", "head_dim", "head_dim_v") for m in wrong)
         of_dim = abs(row.params["head_dim"] - problem.head_dim)
         unused = of_dim + abs(row.params["head_dim_v"] - problem.head_dim_v)
@@ -241,12 +242,12 @@ def merge_kernel(rows: Sequence[KernelSpec], kernel: KernelSpec, round_mode: str
 def gather_kernel(
     rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceProps
 ) -> KernelSpec:
-    """The kernel that copies rows of K and V next to each other.
+    """The kernel that copies rows of K and V to adjacent rows.
 
     Raises
     ------
     UnsupportedProblem
-        It does not take so much.
+        A size exceeds its limits.
     """
     kernel = candidates(rows, GATHER, props)[0]
     batch = 1 if problem.varlen else problem.batch
@@ -266,7 +267,7 @@ def gather_kernel(
 
 
 def support(rows: Sequence[KernelSpec], problem: AttentionProblem, props: DeviceProps) -> Support:
-    """As `select`, but answers instead of raising UnsupportedProblem."""
+    """Like `select`, but returns a Support instead of raising UnsupportedProblem."""
     try:
         kernel = select(rows, problem, props)
         if problem.gather:
@@ -282,6 +283,6 @@ def support(rows: Sequence[KernelSpec], problem: AttentionProblem, props: Device
 
 
 def merging_apart(row: KernelSpec) -> KernelSpec:
-    """The forward kernel as if the last part of a tile merged none: a launch of its own does."""
+    """The forward kernel without merging by the last part of a tile, so that a launch merges."""
     accepts = Facts(row.name, "accepts", {**row.accepts, "max_merged_parts": 0})
     return dataclasses.replace(row, accepts=accepts)

@@ -1,4 +1,4 @@
-"""Attention of sequences of several lengths, one after the other without padding."""
+"""Attention on sequences of several lengths that are packed without padding."""
 
 from __future__ import annotations
 
@@ -51,39 +51,39 @@ def flash_attn_varlen_func(
     lse: Any = None,
     stream: Any = None,
 ) -> Any:
-    """Attention forward of sequences of several lengths, one after the other without padding.
+    """Compute attention on sequences of several lengths that are packed without padding.
 
-    What is not listed here is as in `flash_attn_func`.
+    Parameters that are not listed here are those of `flash_attn_func`.
 
     Parameters
     ----------
     q : array, (total_q, num_heads_q, head_dim)
         The rows of all sequences.
     k, v : array, (total_kv, num_heads_kv, head_dim or head_dim_v)
-        With `block_table` caches in pages, (num_pages, page_size, num_heads_kv, head_dim or
-        head_dim_v), page_size a multiple of 16.
+        With `block_table`, caches in pages, (num_pages, page_size, num_heads_kv, head_dim or
+        head_dim_v), where page_size is a multiple of 16.
     cu_seqlens_q, cu_seqlens_k : array or list, int32 or int64, (num_sequences + 1,)
-        Rows before each sequence, and the rows of all. Sequences may be empty. Lists and arrays on
-        the host, there of any integers, are checked, and copied to the device if q is there; on the
-        device a wrong sum of 32 bits reads or writes beyond the tensors; of 64 bits one beyond the
-        rows counts as all of them. int32 without gaps is taken as it is.
+        The rows before each sequence, and the total. Sequences may be empty. Lists, and arrays of
+        any integers on the host, are checked, and copied to the device if q is there. On the
+        device, a wrong 32-bit sum makes kernels read or write beyond the tensors, and a 64-bit sum
+        beyond the rows counts as all rows. Compact int32 arrays are used directly.
     max_seqlen_q, max_seqlen_k : int
-        No sequence is longer; rows beyond are not computed.
+        The greatest lengths; rows beyond are not computed.
     block_table : array of int32 or int64, (num_sequences, pages of a sequence), optional
-        Position p of sequence b lies in page ``block_table[b, p // page_size]`` of k and v, and
-        `cu_seqlens_k` or `seqused_k` says how many keys sequences have. Pages are copied to rows
+        Position p of sequence b is in page ``block_table[b, p // page_size]`` of k and v, and
+        `cu_seqlens_k` or `seqused_k` determines the keys of sequences. Pages are copied to rows
         first, in memory for `max_seqlen_k` keys of each sequence.
     kv_layout, k_descale, v_descale
-        Of caches in pages, as `flash_attn_with_kvcache` takes them.
+        As in `flash_attn_with_kvcache`, for caches in pages.
     seqused_k : array or list, int32 or int64, (num_sequences,), optional
-        With `block_table`: how many keys sequences have; `cu_seqlens_k` is None then.
+        With `block_table`: the keys of each sequence; `cu_seqlens_k` must then be None.
     max_total_k : int, optional
-        With `block_table`: all sequences together have no more keys, which saves memory.
+        With `block_table`: the most keys of all sequences together, which saves memory.
 
     Returns
     -------
     out : array, like q, (total_q, num_heads_q, head_dim_v)
-        Rows of no sequence are not written, also of an `out` on the host.
+        Rows that belong to no sequence are not written, not even in an `out` on the host.
     lse : array, float32, (num_heads_q, total_q)
     """
     asked = Arguments(
@@ -118,7 +118,7 @@ def flash_attn_varlen_func(
     return run(q, views, VARLEN_LAYOUT, asked, handle, lengths, at_least_one(longest))
 
 
-# What only caches in pages have.
+# Arguments that only caches in pages have.
 OF_PAGES = "block_table", "kv_layout", "k_descale", "v_descale", "seqused_k", "max_total_k"
 
 
@@ -155,7 +155,7 @@ def flash_attn_varlen_qkvpacked_func(
 
 
 def longest_of(name: str, value: Any) -> int:
-    """The greatest length that a caller promises."""
+    """The greatest length that a caller declares."""
     length = scalars.integer(name, value)
     if not 0 <= length <= INT32_MAX:
         raise ValueError(f"{name}={length} must be in 0..{INT32_MAX}")
@@ -163,14 +163,14 @@ def longest_of(name: str, value: Any) -> int:
 
 
 def at_least_one(longest: tuple[int, int]) -> tuple[int, int]:
-    """Bounds of lengths that a problem may have: all sequences may be empty."""
+    """The greatest lengths, raised to 1, because a problem needs that even if all are empty."""
     return max(longest[0], 1), max(longest[1], 1)
 
 
 def sums_of_lengths(
     sums: tuple[Any, Any], longest: tuple[int, int], views: tuple[View, ...], stream: int
 ) -> tuple[View, View]:
-    """Those of the rows of q and of k, as int32 views."""
+    """The cumulative lengths of q and of k as int32 views."""
     q, k, v = views
     of_q, of_k, _ = operand_axes(q.shape, k.shape, v.shape, VARLEN_LAYOUT)
     return (

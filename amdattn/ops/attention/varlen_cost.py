@@ -1,6 +1,6 @@
-"""What attention of sequences of several lengths takes, as far as the plan can tell: estimates.
+"""Estimates the time of attention on sequences of several lengths, as far as a plan can tell.
 
-Of the tiles that there may be (mix.py), each on the slot that is first free.
+The tiles that are assumed (mix.py) each run on the slot that is free first.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _LEAST_OF_PART = 2
 # With so much work for every slot, in tiles of the longest sequence, the end of the launch hardly
 # counts.
 _LONG = 4
-_OF_SCHEDULE = 8000  # clk of its kernel
-_ITEM_BYTES = 2  # of what forward kernels read
+_OF_SCHEDULE = 8000  # clk of the kernel that writes the schedule
+_ITEM_BYTES = 2  # per element that forward kernels read
 # No tile is cut if parts are more: two of a CU take as long as one whole. Those under a causal mask
 # differ, so that short ones fill the end.
 _ROUNDS_OF_PARTS, _ROUNDS_OF_CAUSAL_PARTS = 1, 2
@@ -30,7 +30,7 @@ _ROUNDS_OF_PARTS, _ROUNDS_OF_CAUSAL_PARTS = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Tiles that see `least_keys` or more are in so many parts each: `tiles` of a head.
+    """A cut of tiles that see `least_keys` or more, `tiles` of a head, into parts.
 
     `clk` is estimated.
     """
@@ -42,14 +42,14 @@ class Cut:
 
 
 def slots(props: DeviceProps) -> int:
-    """What tiles take turns on: workgroups of a CU share its matrix units, one after another."""
+    """The slots for tiles: one per CU, because workgroups of a CU share its matrix units."""
     return props.num_cus
 
 
 def has_schedules(problem: AttentionProblem, kernel: KernelSpec) -> bool:
     """Whether the device has to find the order of the tiles, if there are enough of them.
 
-    Not of sequences that all are as long as the longest: the plan knows their tiles.
+    If all sequences are as long as the longest, the plan knows their tiles.
     """
     p = problem
     if not p.varlen or kernel.accepts["max_tile_heads"] > 1:
@@ -60,12 +60,12 @@ def has_schedules(problem: AttentionProblem, kernel: KernelSpec) -> bool:
 def best_cut(
     problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps, class_log2: int = 0
 ) -> Cut:
-    """The way to cut tiles along KV that takes least.
+    """The fastest way to cut tiles along KV.
 
     Parameters
     ----------
     class_log2 : int
-        Keys from which on tiles are cut are a multiple of 2 to the power of this.
+        The number of keys from which tiles are cut is a multiple of 2 to this power.
     """
     p = problem
     heads = p.num_heads_q * column_groups(kernel, p)
@@ -95,16 +95,16 @@ def best_cut(
 
 
 def room_for_parts(problem: AttentionProblem, heads: int, parts: int, props: DeviceProps) -> int:
-    """Tiles of a head in so many parts that there is memory for."""
+    """The tiles of a head for which there is memory in `parts` parts."""
     rounds = _ROUNDS_OF_CAUSAL_PARTS if is_causal(problem) else _ROUNDS_OF_PARTS
     return rounds * slots(props) // (heads * parts)
 
 
 def _bytes_clk(problem: AttentionProblem, heads: int, props: DeviceProps) -> float:
-    """Of reading keys and values where they lie in a cache, which parts do not shorten.
+    """Clk to read keys and values from a cache, which parts do not shorten.
 
-    An XCD has its share of HBM, and reads every head of keys that one of its heads needs. Rows that
-    were copied just before are nearer than that, and so may be what a caller has made.
+    An XCD has its share of HBM, and reads every KV head that one of its heads needs. Rows that were
+    copied just before are nearer, and so may be arrays that a caller has just written.
     """
     p = problem
     if not p.gaps:
@@ -119,7 +119,7 @@ def _bytes_clk(problem: AttentionProblem, heads: int, props: DeviceProps) -> flo
 
 
 def _worth_cutting(kernel: KernelSpec, parts: int, props: DeviceProps) -> int:
-    """Keys of a tile that is as fast in parts, if the launch that merges them is there anyway."""
+    """The keys from which a tile is as fast in parts, if the merging launch runs anyway."""
     merge = merge_clk(kernel, parts, props) - props.architecture.launch_us * (
         1e3 * props.peak_clock_ghz
     )
@@ -130,7 +130,7 @@ def _worth_cutting(kernel: KernelSpec, parts: int, props: DeviceProps) -> int:
 def _pieces(
     kernel: KernelSpec, tiles: Tiles, heads: int, parts: int, least_keys: int
 ) -> list[tuple[float, int]]:
-    """What each of the workgroups takes, and how many there are."""
+    """The clk of workgroups, and how many there are of each."""
     if parts == 1 or tiles.keys < least_keys:
         parts = 1
     blocks = math.ceil(tiles.keys / kernel.tile["kv"])
@@ -139,47 +139,47 @@ def _pieces(
 
 
 def is_causal(problem: AttentionProblem) -> bool:
-    """Whether tiles of a sequence see less and less of its keys, the further up they are."""
+    """Whether earlier tiles of a sequence see fewer of its keys."""
     return problem.window[1] == 0
 
 
 def mean_clk(problem: AttentionProblem, kernel: KernelSpec) -> float:
-    """Of a whole tile, in the mean."""
+    """The mean clk of a whole tile."""
     mix = tiles_of_mix(problem, kernel)
     blocks = sum(some.count * some.keys for some in mix) / kernel.tile["kv"]
     return workgroup_clk(kernel, 0) + blocks / sum(some.count for some in mix) * block_clk(kernel)
 
 
 def longest_clk(problem: AttentionProblem, kernel: KernelSpec) -> float:
-    """Of the whole tile that sees most."""
+    """The clk of the whole tile that sees most keys."""
     most = max(some.keys for some in tiles_of_mix(problem, kernel))
     return workgroup_clk(kernel, 0) + most / kernel.tile["kv"] * block_clk(kernel)
 
 
 def schedule_clk(props: DeviceProps) -> float:
-    """Of the launch that makes it."""
+    """The clk of the launch that writes the schedule."""
     return _OF_SCHEDULE + props.architecture.launch_us * 1e3 * props.peak_clock_ghz
 
 
 def most_tiles(problem: AttentionProblem, kernel: KernelSpec) -> int:
-    """Of rows, of one head, at most."""
+    """The most tiles of rows of one head."""
     p, rows = problem, kernel.tile["q"]
     sequences = min(p.batch - p.gaps, p.total_q)
     return min(sequences * -(-p.seqlen_q // rows), p.total_q // rows + sequences)
 
 
 def most_blocks(problem: AttentionProblem, kernel: KernelSpec) -> int:
-    """KV blocks of a tile."""
+    """The most KV blocks of a tile."""
     return -(-problem.seqlen_kv // kernel.tile["kv"])
 
 
 def attends_to_itself(problem: AttentionProblem, kernel: KernelSpec) -> bool:
-    """Whether sequences have as many rows as keys, as far as the greatest lengths tell."""
+    """Whether sequences have as many rows as keys, judging by the greatest lengths."""
     return -(-problem.seqlen_q // kernel.tile["kv"]) == most_blocks(problem, kernel)
 
 
 def most_parts(problem: AttentionProblem, kernel: KernelSpec, props: DeviceProps) -> int:
-    """Of a tile, where the plan does not know the lengths: 1 where none can be worth it."""
+    """The most parts of a tile if the plan does not know the lengths; 1 if none can pay off."""
     p, outside = problem, workgroup_clk(kernel, 0)
     of_longest = most_blocks(p, kernel) * block_clk(kernel)
     if of_longest / 2 < merge_clk(kernel, 0, props):

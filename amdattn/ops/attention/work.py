@@ -1,7 +1,7 @@
-"""Which rows and keys each workgroup of an attention launch computes.
+"""The rows and keys that each workgroup of an attention launch computes.
 
-The kernels derive this from their own index (asm_src/attn/work.h); here it is for planning, for
-explanations and for tests.
+The kernels derive this from their index (asm_src/attn/work.h); this module does so for planning,
+explanations and tests.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ class WorkMap:
     parts : int
         Workgroups of each tile that is not whole.
     part_blocks : int
-        Blocks of all but the last part of a tile, all of which have as many blocks; the first parts
-        of all tiles come first. 0: parts are equal, those of a tile follow each other.
+        Blocks of each part of a tile except the last; the first parts of all tiles come first.
+        0: parts are equal, and those of a tile follow each other.
     column_groups : int
-        Tiles of the same rows, each of which has a share of the columns of O. They follow each
-        other like heads.
+        Tiles of the same rows, each with a share of the columns of O. They follow each other like
+        heads.
     tile_heads : int
-        Q heads of a tile, which share a kv head. If more than one, the parts of a tile are not
-        along KV: each has some of the heads, and its result is final.
+        Query heads of a tile, which share a KV head. If there are several, the parts of a tile are
+        not along KV: each has some of the heads, and its result is final.
     heads_at_once : int
-        Under a mask the longest tiles of so many heads come first, then the next shorter ones.
+        Under a mask, the longest tiles of this many heads come first, then the next shorter ones.
     in_pairs : bool
-        Whether there is an even number of such chunks: CUs that had the short tiles of one take the
-        long ones of the next. What is left then is in the last one.
+        Whether the number of such chunks of heads is even: CUs that had the short tiles of one
+        chunk get the long ones of the next. The last chunk also has the remaining heads.
     """
 
     problem: AttentionProblem
@@ -130,7 +130,7 @@ class WorkMap:
 
     @property
     def last_chunk(self) -> tuple[int, int]:
-        """How often `heads_at_once` come first, under a mask, and the number of the last heads."""
+        """Under a mask, the number of chunks of `heads_at_once`, and the heads of the last one."""
         full = self.heads // self.heads_at_once
         if self.in_pairs:
             before = max(full // 2 * 2 - 1, 0)
@@ -150,13 +150,13 @@ class WorkMap:
         return [(count, of_tile) for count in counts for of_tile in blocks]
 
     def tile(self, nth: int) -> tuple[int, int]:
-        """The nth tile in the order of the work: which of the `heads`, and tile of it."""
+        """The nth tile in the order of the work: its head (of `heads`), and its number there."""
         if self.by_length:
             return self._longest_first(nth)
         return divmod(self._renumbered(nth), self.q_tiles)
 
     def _renumbered(self, nth: int) -> int:
-        """A contiguous range of whole tiles for every XCD: those of a head meet in one L2."""
+        """Give every XCD a contiguous range of whole tiles, so that those of a head share an L2."""
         first, count = 0, self.whole_tiles
         if nth >= count:
             if not self.part_blocks:
@@ -168,13 +168,13 @@ class WorkMap:
         return first + in_range
 
     def _longest_first(self, nth: int) -> tuple[int, int]:
-        """Long tiles early, so that short ones fill the end; some heads an XCD at a time."""
+        """Order long tiles first, so that short ones fill the end, for some heads at a time."""
         last, left = self.last_chunk
         chunk = min(nth // (self.heads_at_once * self.q_tiles), last)
         count = self.heads_at_once if chunk < last else left
         in_chunk = nth - chunk * self.heads_at_once * self.q_tiles
         from_last, head = divmod(in_chunk, count)
-        if count % GRID_XCDS == 0:  # neighbours, which may share a KV head, to one XCD
+        if count % GRID_XCDS == 0:  # adjacent heads, which may share a KV head, on one XCD
             head = head % GRID_XCDS * (count // GRID_XCDS) + head // GRID_XCDS
         return chunk * self.heads_at_once + head, self.q_tiles - 1 - from_last
 
@@ -212,7 +212,7 @@ class WorkMap:
         )
 
     def _item_of_heads(self, workgroup: int) -> WorkItem:
-        """The same if tiles have several heads: all first parts, all second ones, ..."""
+        """The item if tiles have several heads: all first parts, then all second ones, ..."""
         whole, part, parts, nth = self.whole_tiles, 0, 1, workgroup
         if workgroup >= whole:
             part, of_part = divmod(workgroup - whole, self.tiles - whole)

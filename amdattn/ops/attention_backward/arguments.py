@@ -22,7 +22,7 @@ from amdattn.scalars import LOG2_E
 def arguments_of(
     problem: BackwardProblem, kernel: KernelSpec, splits: Splits, heads_at_once: int
 ) -> dict[tuple[str, str], Argument]:
-    """Of every launch, by `KernelSpec.op` and field."""
+    """Arguments of every launch, by `KernelSpec.op` and field."""
     p = problem.forward
     sums = "dq" if problem.keeps_floats else "dq_sums"
     tiles = row_tiles(kernel, problem)
@@ -129,7 +129,7 @@ def arguments_of(
 
 
 def _results(problem: BackwardProblem, splits: Splits) -> dict[str, Argument]:
-    """Where dk and dv go: of splits float32 in the workspace, heads outside."""
+    """Where dk and dv go; splits write float32 to the workspace, with heads outermost."""
     p, found = problem.forward, dict[str, Argument]()
     for name, columns in (("dk", p.head_dim), ("dv", p.head_dim_v)):
         rows, is_split = p.total_kv or p.seqlen_kv, splits.count > 1
@@ -148,10 +148,10 @@ def _results(problem: BackwardProblem, splits: Splits) -> dict[str, Argument]:
 
 
 def _log2_factor(problem: BackwardProblem) -> dict[str, Argument]:
-    """What natural logarithms are times for base 2, in two float32, as the main kernel has it.
+    """The factor from natural logarithms to base 2 in the main kernel, as a sum of two float32.
 
-    It scales scores by a float32; the sums they are compared with get the same error, so that of
-    scores far from 0 only their distance counts.
+    The kernel scales scores by a rounded float32. The log-sum-exp gets the same rounding error, so
+    that for scores far from 0 only the difference matters.
     """
     p = problem.forward
     exact, rounded = p.softmax_scale or 0.0, _float32(p.softmax_scale_log2)
@@ -165,13 +165,13 @@ def _float32(x: float) -> float:
     return ctypes.c_float(x).value
 
 
-_LEAST_SCALE = 2.0**-100  # of which the rounding is relative
+_LEAST_SCALE = 2.0**-100  # for greater scales the rounding error is relative
 _SIZES = ("num_heads_q", "num_heads_kv", "seqlen_q", "seqlen_kv", "head_dim", "head_dim_v")
 _AXES = ("batch", "seq", "head")
 
 
 def _strides(problem: BackwardProblem, *operands: str) -> dict[str, Argument]:
-    """Of operands, by field; those of a batch are 0 where sequences have several lengths."""
+    """Strides of operands by field; that of the batch is 0 for sequences of several lengths."""
     return {
         f"{operand}_stride_{axis}": (
             0 if problem.forward.varlen and axis == "batch" else Stride(operand, axis)
@@ -182,7 +182,7 @@ def _strides(problem: BackwardProblem, *operands: str) -> dict[str, Argument]:
 
 
 def _strides_of_sums(problem: BackwardProblem, field: str) -> dict[str, Argument]:
-    """Of the float32 sums of dq: its own, or in the workspace without gaps, heads innermost."""
+    """Strides of the float32 sums of dq: those of dq, or compact ones in the workspace."""
     p = problem.forward
     if problem.keeps_floats:
         strides = _strides(problem, "dq")

@@ -1,4 +1,4 @@
-"""A call for gradients: options read, plan found, run; also where there is nothing to compute."""
+"""Runs a call for gradients: reads options, finds the plan, and handles empty arrays."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _INPUTS = ("dout", "q", "k", "v", "o", "lse")
 
 
 class Arguments(NamedTuple):
-    """What a caller gives besides tensors and their layout, as `flash_attn_backward` takes it."""
+    """Arguments of `flash_attn_backward` other than the input tensors and their layout."""
 
     dropout_p: float = 0.0
     softmax_scale: float | None = None
@@ -59,11 +59,16 @@ def run(
     Parameters
     ----------
     kind : array
-        Results are of its kind.
+        New results are arrays of the same library.
     views : tuple of View
-        Dout, q, k, v, out and lse.
+        dout, q, k, v, out and lse.
+    layout : str
+    asked : Arguments
+    stream : int
+        The hipStream_t.
     lengths, longest
-        Of sequences of several lengths: sums of their lengths as int32 views, and the greatest.
+        For sequences of several lengths: cumulative lengths of q and k as int32 views, and the
+        greatest lengths.
     """
     refuse("alibi_slopes", asked.alibi_slopes)
     sinks, dlse, given = asked.sinks, asked.dlse, (asked.dq, asked.dk, asked.dv, asked.dsinks)
@@ -111,7 +116,7 @@ def _of_nothing(
     layout: str,
     stream: int,
 ) -> tuple[Any, ...]:
-    """Gradients without elements, or 0, where there are no queries or no keys."""
+    """Gradients without elements, or zeros, if there are no queries or no keys."""
     q, k, v, specs = inputs["q"], inputs["k"], inputs["v"], plan.specs(layout)
     if "sinks" in inputs and "dlse" in inputs and 0 not in q.shape:
         raise UnsupportedProblem("dlse with sinks is not built where there are no keys (have None)")

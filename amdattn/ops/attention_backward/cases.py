@@ -1,4 +1,4 @@
-"""Gradients of attention as an operation: options, cases, what results must be."""
+"""Gradients of attention as an operation: options, cases, and expected results."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _OF_ROWS = ("dout", "q", "o")
 
 @dataclass(frozen=True)
 class BackwardCase(Case[BackwardProblem]):
-    """Gradients on normally distributed inputs, with o and lse of the same.
+    """Gradients on normally distributed inputs, with o and lse that belong to them.
 
     Attributes
     ----------
     lengths : tuple of (int, int)
-        Rows of q and of k of every sequence of a problem of several lengths.
+        Rows of q and of k of every sequence, for a problem of several lengths.
     """
 
     lengths: tuple[tuple[int, int], ...] = ()
@@ -44,7 +44,7 @@ class BackwardCase(Case[BackwardProblem]):
 
     @property
     def options(self) -> Options:
-        """Of the forward."""
+        """Options of the forward."""
         p = self.problem.forward
         return Options(p.softmax_scale, p.causal, p.window_size, p.softcap, p.top_left)
 
@@ -80,7 +80,7 @@ class BackwardCase(Case[BackwardProblem]):
         return {**made, **small}
 
     def parts(self, inputs: Mapping[str, NDArray[Any]]) -> Iterator[tuple[slice, slice, Inputs]]:
-        """Rows, keys and inputs of each sequence, of all at once if they are of one length."""
+        """Rows, keys and inputs of each sequence, or of all at once if they have one length."""
         p = self.problem.forward
         given = dict(inputs)
         if self.variant == "bhsd":
@@ -114,7 +114,7 @@ class BackwardCase(Case[BackwardProblem]):
 
 
 def expected(case: BackwardCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
-    """In float64 of o and lse as they are given, with the error of each element."""
+    """Gradients in float64 from the given o and lse, with the allowed error of each element."""
     p = case.problem.forward
     values: dict[str, list[NDArray[Any]]] = {name: [] for name in RESULTS}
     allowed: dict[str, list[NDArray[Any]]] = {name: [] for name in RESULTS}
@@ -175,7 +175,8 @@ def case(
     return BackwardCase(problem, variant, kernel, lengths)
 
 
-# Around the tiles of rows and blocks of keys, with GQA, MQA, several batch entries and layouts.
+# Sizes around the tiles of rows and blocks of keys, with GQA, MQA, several batch entries and
+# layouts.
 _GENERAL: tuple[Mapping[str, Any], ...] = (
     *({"seqlen_q": n, "seqlen_kv": n} for n in (1, 15, 16, 17, 33, 63, 64, 65)),
     {"seqlen_q": 1, "seqlen_kv": 257},
@@ -194,7 +195,7 @@ _GENERAL: tuple[Mapping[str, Any], ...] = (
         **{"lengths": ((40, 90), (3, 0), (0, 9), (17, 5))},
     },
 )
-# Of every kernel, at its own head sizes and at others.
+# For every kernel, with its own head sizes and with others.
 _OF_KERNEL: tuple[Mapping[str, Any], ...] = (
     {"seqlen_q": 40, "seqlen_kv": 70, "num_heads_q": 2, "causal": True},
     {
@@ -209,7 +210,7 @@ _OF_KERNEL: tuple[Mapping[str, Any], ...] = (
 
 
 def cases(row: KernelSpec | None) -> Iterator[BackwardCase]:
-    """General ones, or those of a kernel."""
+    """General cases, or those of a kernel."""
     if row is None:
         for i, options in enumerate(_GENERAL):
             yield case(dtype=("bfloat16", "float16")[i % 2], **options)
@@ -228,7 +229,7 @@ def cases(row: KernelSpec | None) -> Iterator[BackwardCase]:
 
 
 def larger(on_gpu: bool) -> Iterator[BackwardCase]:
-    """With work for every CU, or for a few."""
+    """Cases with work for every CU of a GPU, or for a few CUs of the virtual device."""
     for dtype in ("bfloat16", "float16") if on_gpu else ("bfloat16",):
         sizes = (1000, 1100, 4, 16, 4) if on_gpu else (150, 200, 1, 2, 1)
         yield case(*sizes, 128 if on_gpu else 64, dtype=dtype, causal=True)

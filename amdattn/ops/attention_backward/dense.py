@@ -1,4 +1,4 @@
-"""Gradients of attention: check, plan, run."""
+"""Gradients of attention on arrays."""
 
 from __future__ import annotations
 
@@ -36,51 +36,55 @@ def flash_attn_backward(
     dsinks: Any = None,
     stream: Any = None,
 ) -> tuple[Any, ...]:
-    """Gradients of `flash_attn_func`: of q, k and v, of that of its result.
+    """Compute the gradients of q, k and v in `flash_attn_func` from the gradient of its result.
 
-    What is not listed here is as in `flash_attn_func`, and as the forward was called with.
+    Parameters that are not listed here are those of `flash_attn_func`; they must have the values
+    with which the forward was called.
 
     Parameters
     ----------
     dout : array, like out
         The gradient of `out`.
     q, k, v : array, bfloat16 or float16
-        As the forward took them. On the device rows may lie up to 2**22 elements apart.
+        The inputs of the forward. On the device rows may be up to 2**22 elements apart.
     out : array, (batch, seqlen_q, num_heads_q, head_dim_v)
     lse : array, float32, (batch, num_heads_q, seqlen_q)
-        What the forward returned with `return_lse`.
+        Results of the forward with `return_lse`.
     deterministic : bool
-        The same call gives the same bits: what blocks of keys add to a row of dq is added in their
-        order. Otherwise it is added as it comes; dk and dv have the same bits anyway.
+        Whether the same call gives the same bits: the contributions of blocks of keys to a row of
+        dq are then added in the order of the blocks. Otherwise they are added as they arrive; dk
+        and dv have the same bits in both cases.
     num_splits : int
-        Workgroups that share a block of keys, whose float32 sums are added in one order; 0 lets
-        the plan choose, by the grid. With a number, the bits of an entry of a batch do not depend
-        on how many there are.
+        Workgroups that share a block of keys; their float32 sums are added in a fixed order. 0: the
+        plan chooses by the grid. With another number, the bits of a batch entry do not depend on
+        the size of the batch.
     sinks : array, float32, (num_heads_q,), optional
-        As the forward took them; there is a gradient of them then.
+        The sinks of the forward; they then have a gradient.
     dlse : array, float32, like lse, optional
         The gradient of the forward's lse, if something depends on it.
     out_dtype : str or dtype, optional
-        Of dq, dk and dv: that of q, or float32, which saves memory for the sums of dq.
+        Element type of dq, dk and dv: that of q, which is the default, or float32, which saves the
+        memory for the sums of dq.
     dq, dk, dv, dsinks : array, optional
-        Written instead of new arrays; shaped like q, k, v and sinks, sharing no memory with the
-        inputs.
+        Written instead of new arrays; they have the shapes of q, k, v and sinks and must not share
+        memory with the inputs.
 
     Returns
     -------
     dq, dk, dv : array, like q, k and v
-        Of the kind of `q`. Rows that see no key, and keys that no row sees, have 0.
+        Arrays of the library of `q`. Rows that see no key, and keys that no row sees, have 0.
     dsinks : array, float32, (num_heads_q,)
-        With `sinks` only.
+        Only with `sinks`.
 
     Raises
     ------
     UnsupportedProblem
-        (a NotImplementedError and ValueError) No kernel does this; the message says what there is.
+        (a NotImplementedError and ValueError) No kernel supports this; the message says what is
+        supported.
     ValueError, TypeError, BufferError
         Malformed input. Nothing was launched.
     UnsupportedDeviceError, HipError
-        The device is of another architecture; a HIP call failed.
+        The device has another architecture; a HIP call failed.
     """
     handle = runtime.stream_handle(stream)
     given = {"dout": dout, "q": q, "k": k, "v": v, "out": out, "lse": lse}

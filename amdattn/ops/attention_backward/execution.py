@@ -19,7 +19,7 @@ from amdattn.ops.attention.problem import axis_order
 from amdattn.ops.attention_backward.kernels import BACKWARD
 from amdattn.ops.attention_backward.problem import BackwardProblem, layout_of
 
-LABELS = {"o": "out", "cu_seqlens_kv": "cu_seqlens_k"}  # what callers call operands
+LABELS = {"o": "out", "cu_seqlens_kv": "cu_seqlens_k"}  # the callers' names of operands
 RESULTS = ("dq", "dk", "dv", "dsinks")
 _TENSORS = ("dout", "q", "k", "v", "o", "dq", "dk", "dv")
 _OF_BLOCKS = {"q": "q_stride_seq", "dout": "q_stride_seq", "k": "kv_stride_seq"}
@@ -28,14 +28,14 @@ _INT32 = as_dtype("int32")
 
 
 class BackwardPlan(RunnablePlan[BackwardProblem]):
-    """A plan that can be run. Made by `plan_attention_backward`; see `Plan` for what it holds."""
+    """A plan that can be run, from `plan_attention_backward`; see `Plan` for its contents."""
 
     result_names: ClassVar[tuple[str, ...]] = RESULTS
     result_labels: ClassVar[tuple[str, ...]] = RESULTS
     default_variant: ClassVar[str] = "bshd"
 
     def operands(self, variant: str) -> Specs:
-        """Dout, q, k, v, what the forward made, and gradients; `variant` is the layout."""
+        """Specs of dout, q, k, v, results of the forward and gradients; `variant` is the layout."""
         problem, p = self.problem, self.problem.forward
         layout = layout_of(problem, variant)
         order, element = axis_order(layout), as_dtype(p.dtype)
@@ -83,7 +83,7 @@ class BackwardPlan(RunnablePlan[BackwardProblem]):
         return {spec.name: dataclasses.replace(spec, layout=layout) for spec in specs}
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
-        """What in the address or strides of a tensor the kernels cannot take."""
+        """The reason why the kernels do not support the address or strides of a tensor, or ""."""
         if spec.name not in _TENSORS:
             return ""
         kernel = self._kernel
@@ -122,14 +122,16 @@ class BackwardPlan(RunnablePlan[BackwardProblem]):
         workspace: Any = None,
         stream: Any = None,
     ) -> tuple[Any, ...]:
-        """Run the plan on arrays of its shapes; parameters and results as `flash_attn_backward`.
+        """Run the plan on arrays of its shapes.
+
+        Parameters and results are those of `flash_attn_backward`.
 
         Parameters
         ----------
         workspace : device array, optional
-            As `AttentionPlan.run` takes it.
+            As in `AttentionPlan.run`.
         """
-        axis_order(scalars.word("layout", layout))  # refuses what is none
+        axis_order(scalars.word("layout", layout))  # raises for an unknown layout
         given = {"dout": dout, "q": q, "k": k, "v": v, "o": out, "lse": lse, "sinks": sinks}
         given |= {"dlse": dlse, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_kv": cu_seqlens_k}
         inputs, handle = self.views_of(given, stream)

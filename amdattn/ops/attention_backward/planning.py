@@ -1,4 +1,4 @@
-"""Which kernel makes gradients of attention, and the launches around it. Pure."""
+"""Chooses the kernel that computes gradients of attention, and the launches around it. Pure."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from amdattn.ops.attention_backward.splitting import (
 _WAVES = 4  # kWaves of asm_src/attn_bwd/shape.h
 _COLUMNS_OF_LANE, _ROWS_OF_LANE = 8, 4  # kColumnsOfLane, kRows of attn_bwd_round.hip
 _TURN_BYTES = 4
-# Lowest and greatest of what has both.
+# Arguments with a greatest value.
 _LIMITED = ("batch", "seqlen_q", "seqlen_kv", "num_heads_q", "num_splits")
 _LISTED = ("causal", "sinks", "varlen", "top_left")
 _UNBUILT: Mapping[str, object] = {"dropout_p": 0.0, "gather": ""}
@@ -89,7 +89,7 @@ def mismatches(kernel: KernelSpec, problem: BackwardProblem) -> list[Mismatch]:
 
 
 def cost_clk(kernel: KernelSpec, problem: BackwardProblem, props: DeviceProps) -> float:
-    """Clocks of the matrix units for whole tiles, over the rounds of CUs."""
+    """Clk of the matrix units for whole tiles, in whole rounds of CUs."""
     p = problem.forward
     rounds = -(-blocks(kernel, problem) // props.num_cus)
     group = p.num_heads_q // p.num_heads_kv
@@ -99,7 +99,7 @@ def cost_clk(kernel: KernelSpec, problem: BackwardProblem, props: DeviceProps) -
 def choices(
     problem: BackwardProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[KernelChoice]:
-    """Every kernel that takes a problem, those of fewer columns first."""
+    """Every kernel that solves a problem, those with fewer columns first."""
     found = [(row, mismatches(row, problem)) for row in candidates(rows, BACKWARD, props)]
     found.sort(key=_columns)
     items = [KernelChoice(row, cost_clk(row, problem, props)) for row, wrong in found if not wrong]
@@ -113,7 +113,7 @@ def _columns(one: Rejected) -> int:
 
 
 def best(items: Sequence[KernelChoice]) -> KernelChoice:
-    """The one whose columns are nearest."""
+    """The choice with the fewest columns that suffice."""
     return items[0]
 
 
@@ -165,12 +165,13 @@ def _why_splits(
 
 
 def heads_at_once(kernel: KernelSpec, problem: BackwardProblem, props: DeviceProps) -> int:
-    """Heads whose blocks of keys follow each other.
+    """The number of heads whose blocks of keys are interleaved.
 
-    Workgroups go round robin over the XCDs: each head stays on its own. Under a mask more of them:
-    blocks that many rows see begin before those that few do, so that none of these long ones is
-    the last to begin. Of sequences of several lengths, with fewer heads than there are XCDs, those
-    of one: blocks of a long one are then on all XCDs. Not under a mask, unless one has most keys.
+    Workgroups are distributed over the XCDs round robin, so each head stays on one XCD. Under a
+    mask more heads are interleaved: blocks that many rows see then start before those that few rows
+    see, so that no long block starts last. For sequences of several lengths, if KV heads do not
+    spread evenly over the XCDs, the heads of one sequence are interleaved, so that the blocks of a
+    long sequence are on all XCDs; under a mask only if one sequence has most of the keys.
     """
     p = problem.forward
     is_masked = p.window != (-1, -1)
@@ -183,7 +184,7 @@ def heads_at_once(kernel: KernelSpec, problem: BackwardProblem, props: DevicePro
 
 
 def workspace(problem: BackwardProblem, kernel: KernelSpec, splits: Splits) -> WorkspaceLayout:
-    """Sums of rows, of float32 those of dq unless it has them itself, splits, and turns."""
+    """Scratch memory: sums of rows, float32 sums of dq unless dq is float32, splits, and turns."""
     p = problem.forward
     tiles = p.batch * p.num_heads_q * row_tiles(kernel, problem)
     regions = [Region("rows", tiles * kernel.tile["q"] * 2 * 4)]
@@ -196,7 +197,7 @@ def workspace(problem: BackwardProblem, kernel: KernelSpec, splits: Splits) -> W
     if in_order(problem):
         regions.append(Region("order", p.batch * 4))
     if problem.deterministic:
-        # In front of those of each tile and wave is a count of the workgroups that have begun.
+        # A count of the workgroups that have started precedes the turns of each tile and wave.
         regions.append(Region("turns", (1 + tiles) * _WAVES * _TURN_BYTES, "zero_at_rest"))
     return WorkspaceLayout.of(regions)
 

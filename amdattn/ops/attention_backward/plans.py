@@ -1,4 +1,4 @@
-"""Plans of gradients of attention, each made once."""
+"""Plans of gradients of attention, each of which is made once."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def plan_attention_backward(
     Parameters
     ----------
     batch, seqlen_q, seqlen_kv, num_heads_q, num_heads_kv, head_dim, device
-        As `plan_attention` takes them.
+        As in `plan_attention`.
     out_dtype, deterministic
-        As `flash_attn_backward` takes them.
+        As in `flash_attn_backward`.
     dlse : bool
-        There is a gradient of the forward's lse, too.
+        Whether there is a gradient of the forward's lse.
     **options
         head_dim_v, dtype, softmax_scale, causal, window_size, softcap, top_left, sinks, total_q,
-        total_kv: as `plan_attention` takes them.
+        total_kv: as in `plan_attention`.
 
     Raises
     ------
@@ -63,16 +63,16 @@ def planned_for(
     longest: tuple[int, int],
     *options: Any,
 ) -> BackwardPlan:
-    """The plan of a call on a device, by its number.
+    """The plan of a call on the device with an ordinal.
 
     Parameters
     ----------
     of_gradients : (str, bool, bool)
-        Their type, whether they are deterministic, whether there is one of lse.
+        Their element type, whether they are deterministic, and whether there is one of lse.
     batch, longest
-        Of sequences of several lengths; else 0.
+        For sequences of several lengths; otherwise 0.
     options
-        Those of `Options`, one by one: only then are their types told apart.
+        The fields of `Options` one by one, because only then does the cache distinguish types.
     """
     named: dict[str, Any] = Options(*options)._asdict()
     if layout == VARLEN_LAYOUT:

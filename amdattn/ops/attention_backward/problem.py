@@ -1,4 +1,4 @@
-"""Frozen facts of gradients of attention: what is asked for, before any choice of kernel."""
+"""The problem of gradients of attention, as requested, before any choice of kernel."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from amdattn.ops.attention.problem import (
     axis_order,
 )
 
-# Tensors of rows of q, of k; and those whose last axis is that of v.
+# Tensors with the rows of q, and tensors whose last axis is that of v.
 _OF_Q = ("q", "o", "dout", "dq")
 _OF_V = ("v", "o", "dout", "dv")
 
 
 @dataclass(frozen=True)
 class BackwardProblem:
-    """The gradients of q, k, v and sinks, of that of the result of attention.
+    """The gradients of q, k, v and sinks from that of the result of attention.
 
     Parameters
     ----------
     forward : AttentionProblem
-        What is differentiated.
+        The problem of the forward.
     out_dtype : str
         Element type of dq, dk and dv: that of q, or float32. "": that of q.
     deterministic : bool
-        Sums are in the same order every time.
+        Whether sums are in the same order every time.
     dlse : bool
-        There is a gradient of the forward's lse, too.
+        Whether there is a gradient of the forward's lse.
 
     Raises
     ------
@@ -69,7 +69,7 @@ class BackwardProblem:
 
     @property
     def brief(self) -> str:
-        """Sizes and what is less usual."""
+        """Sizes, and arguments that differ from the defaults."""
         of_type = f" out_dtype={self.out_dtype}" * self.keeps_floats
         return (
             f"{self.forward.brief}{of_type}{' deterministic' * self.deterministic}"
@@ -78,27 +78,27 @@ class BackwardProblem:
 
     @property
     def keeps_floats(self) -> bool:
-        """Whether the results are float32: dq is then summed in place."""
+        """Whether the results are float32, so that dq is summed in place."""
         return self.out_dtype == FLOAT32.name
 
     @property
     def sinks(self) -> bool:
-        """Whether there are sinks, and gradients of them."""
+        """Whether there are sinks, which then have gradients."""
         return self.forward.sinks
 
     @property
     def total_q(self) -> int:
-        """Rows of sequences of several lengths; 0: there are none."""
+        """Rows of q of all sequences of several lengths; 0: all have one length."""
         return self.forward.total_q
 
     @property
     def element(self) -> DType:
-        """Of the results."""
+        """The element type of the results."""
         return as_dtype(self.out_dtype)
 
     @property
     def flops(self) -> int:
-        """Of the five products over the pairs that are not masked."""
+        """Operations of the five products over the pairs that are not masked."""
         p = self.forward
         of_pairs = p.flops // (p.head_dim + p.head_dim_v)
         return of_pairs * (3 * p.head_dim + 2 * p.head_dim_v)
@@ -142,5 +142,5 @@ def backward_problem(
 
 
 def layout_of(problem: BackwardProblem, variant: str) -> str:
-    """Order of the axes, as `axis_order` takes it."""
+    """The layout of the tensors, for `axis_order`."""
     return VARLEN_LAYOUT if problem.forward.varlen else variant or "bshd"

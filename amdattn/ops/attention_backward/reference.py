@@ -1,6 +1,6 @@
 """Reference gradients of attention in numpy: float64, and a plain pipeline to compare errors with.
 
-Both are of one layout, (batch, seqlen, num_heads, head_dim), and loop over heads.
+Both use the layout (batch, seqlen, num_heads, head_dim) and loop over heads.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from amdattn.ops.attention import reference as forward
 from amdattn.ops.attention.reference import seen
 
 Array = NDArray[Any]
-_OF_SUMS = 2.0**-24  # of a float32 sum, a term
+_OF_SUMS = 2.0**-24  # relative error of a float32 sum, per term
 _OF_EXPONENTIALS = 2.0**-20
-_LEAST_NORMAL, _FAR = 2.0**-126, 2.0**127  # exponentials below are 0; sums that may overflow
-_LOST = 2.0**-4  # an error of a score, in nats
+_LEAST_NORMAL, _FAR = 2.0**-126, 2.0**127  # smaller exponentials are 0; larger sums may overflow
+_LOST = 2.0**-4  # error of a score in nats beyond which nothing is left of its probability
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the forward was called with, as `flash_attn_func` takes it."""
+    """Arguments of the forward, as in `flash_attn_func`."""
 
     softmax_scale: float | None = None
     causal: bool = False
@@ -34,11 +34,11 @@ class Options:
     top_left: bool = False
 
     def scale(self, head_dim: int) -> float:
-        """Of scores."""
+        """The factor of the scores."""
         return 1 / math.sqrt(head_dim) if self.softmax_scale is None else self.softmax_scale
 
     def seen(self, rows: int, keys: int) -> NDArray[np.bool_]:
-        """Which keys each row sees."""
+        """The mask of the keys that each row sees: (rows, keys)."""
         first = 0 if self.top_left else keys - rows
         return seen(
             first, rows, keys, (self.window_size[0], 0 if self.causal else self.window_size[1])
@@ -47,7 +47,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Gradients:
-    """Of q, k, v and sinks; or the errors that are allowed of these."""
+    """Gradients of q, k, v and sinks, or their allowed errors."""
 
     dq: Array
     dk: Array
@@ -57,7 +57,7 @@ class Gradients:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """Of a backward call; o and lse are what the forward gave."""
+    """Inputs of a backward call; o and lse are results of the forward."""
 
     dout: Array
     q: Array
@@ -80,7 +80,7 @@ def of_forward(
     exact: bool = False,
     dlse: Array | None = None,
 ) -> Inputs:
-    """Inputs with o and lse in float64, rounded as a forward kernel gives them unless `exact`."""
+    """Inputs with o and lse computed in float64; rounded as by a forward kernel unless `exact`."""
     if k.shape[1] == 0:  # no row sees a key
         o = np.zeros((*q.shape[:3], v.shape[-1]))
         lse = np.full((q.shape[0], q.shape[2], q.shape[1]), -np.inf)
@@ -105,15 +105,15 @@ def of_forward(
 
 
 def gradients(inputs: Inputs, options: Options) -> Gradients:
-    """In float64, of o and lse as they are given. Rows without keys have 0."""
+    """Gradients in float64 from the given o and lse. Those of rows without keys are 0."""
     return _sums(inputs, options, np.float64, lambda x: x)
 
 
 def gradients_rounded(inputs: Inputs, options: Options) -> Gradients:
-    """The same in float32, with P, dS and the results rounded to the type of q.
+    """Gradients in float32, with P, dS and the results rounded to the type of q.
 
-    This is what a plain pipeline of 16-bit products with float32 sums computes: an error of this
-    size is the price of the format, not of a kernel.
+    A plain pipeline of 16-bit products with float32 sums computes them: an error of this size is
+    due to the format, not to a kernel.
     """
     element = inputs.q.dtype
 
@@ -126,9 +126,9 @@ def gradients_rounded(inputs: Inputs, options: Options) -> Gradients:
 
 
 def spreads(inputs: Inputs, options: Options) -> Gradients:
-    """Of each element the root of the sum of squares of the products that it is the sum of.
+    """For each element, the root of the sum of squares of the products that it sums.
 
-    P, dS and o count as normal numbers of the type of q; o, which is rounded, has its share in dS.
+    P, dS and o count as normal numbers of the type of q; the rounding of o contributes to dS.
     """
     found, dsinks = _zeros(inputs)
     least = 2.0**-14 if inputs.q.dtype == np.float16 else _LEAST_NORMAL
@@ -152,11 +152,11 @@ def spreads(inputs: Inputs, options: Options) -> Gradients:
 
 
 def float32_errors(inputs: Inputs, options: Options) -> Gradients:
-    """What float32 scores, lse, dP and delta leave open of each element.
+    """The error of each element that float32 scores, lse, dP and delta cause.
 
-    Of a probability the spacing of float32 at its score and at lse; of dP - delta that at the sums
-    of their absolute products. Infinite of rows whose scores are so far from 0 that nothing is
-    left of a probability, and where sums may overflow.
+    The error of a probability is the spacing of float32 at its score and at lse; that of dP - delta
+    is the spacing at the sums of their absolute products. It is infinite in rows whose scores are
+    so far from 0 that nothing is left of a probability, and where sums may overflow.
     """
     found, dsinks = _zeros(inputs)
     scale = options.scale(inputs.q.shape[-1])
@@ -189,12 +189,14 @@ def float32_errors(inputs: Inputs, options: Options) -> Gradients:
 
 
 def tolerances(inputs: Inputs, options: Options, results: Gradients) -> Gradients:
-    """What each element may be wrong by: of P, dS and results a rounding, the rest is float32.
+    """The allowed error of each element: a rounding of P, dS and results, and float32 errors.
 
     Parameters
     ----------
+    inputs : Inputs
+    options : Options
     results : Gradients
-        In float64.
+        Gradients in float64.
     """
     q, k, v = inputs.q, inputs.k, inputs.v
     is_half = q.dtype == np.float16
@@ -234,7 +236,7 @@ def tolerances(inputs: Inputs, options: Options, results: Gradients) -> Gradient
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """A head of q, and the one of k and v that it reads."""
+    """A head of q, and the head of k and v that it reads."""
 
     dout: Array
     q: Array
@@ -272,7 +274,7 @@ class _Head:
         )
 
     def delta(self) -> Array:
-        """Of each row: what dP is less by."""
+        """The delta that is subtracted from dP, (rows, 1)."""
         products: Array = self.dout * self.o
         found: Array = products.sum(1, keepdims=True, dtype=self.dout.dtype) - self.dlse
         return found
@@ -283,21 +285,21 @@ class _Head:
         return found
 
     def ds(self) -> Array:
-        """The gradient of scores before they are scaled, in their units."""
+        """The gradient of the scores, before their scale is applied."""
         with np.errstate(invalid="ignore", over="ignore"):
             of_scores = self.p * (self.dp() - self.delta()) * self.slope
         found: Array = np.where(self.seen, of_scores, 0)
         return found
 
     def p_of_sink(self) -> Array:
-        """Of each row."""
+        """The probability of the sink in each row, (rows, 1)."""
         none = self.lse == -np.inf
         found: Array = np.where(none, 0, np.exp(self.sink - np.where(none, 0, self.lse)))
         return found
 
 
 def _unless_far(error: Array, size: Array) -> Array:
-    """Infinite where sums of so large numbers may overflow."""
+    """The error, or infinity where sums of numbers of this size may overflow."""
     return np.where(size < _FAR, error, np.inf)
 
 
@@ -306,7 +308,7 @@ def _at_least(x: Array, least: float, which: NDArray[np.bool_]) -> Array:
 
 
 def _zeros(inputs: Inputs) -> tuple[Gradients, Array | None]:
-    """Of the shapes of gradients; those of sinks are summed apart."""
+    """Zeros in the shapes of the gradients; those of sinks are summed separately."""
     zeros = [np.zeros(x.shape) for x in (inputs.q, inputs.k, inputs.v)]
     dsinks = None if inputs.sinks is None else np.zeros(inputs.q.shape[2])
     return Gradients(zeros[0], zeros[1], zeros[2]), dsinks

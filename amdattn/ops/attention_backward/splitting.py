@@ -1,4 +1,4 @@
-"""Into how many workgroups a block of keys is split: by query heads of its group, then by rows."""
+"""Decides into how many workgroups a block of keys is split: by query heads, then by rows."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from amdattn.arch.props import DeviceProps
 from amdattn.device.manifest import KernelSpec
 from amdattn.ops.attention_backward.problem import BackwardProblem
 
-# Of a workgroup, beside its tiles, and of each further query head that it goes through, modelled:
-# kernels in the order of asm_src/attn_bwd/step_order.h, and in the compiler's.
+# Modelled costs of a workgroup in addition to its tiles, and of each further query head that it
+# processes, for kernels in the order of asm_src/attn_bwd/step_order.h and in the compiler's order.
 _OUTSIDE_CLK = (22000, 12000)
 _ANOTHER_CLK = (5000, 0)
 _EMPTY_CLK = 1500  # of a workgroup beyond the keys of its sequence
-_SUM_CLK = 9000  # of the launch that sums splits, beside what it reads: 6000, and some more
-_NEAR = 1.02  # of the least: fewer splits are less memory
-_ROUNDS = 4  # of CUs, whose blocks of keys partial sums may take the memory of
-_MOST_IN_ORDER = 1024  # sequences, each of which is compared with all
-_SHORT = 4  # others have, on average, at most one part in so many of the longest one's rows
-MOST_ROWS = 2**31 - 1  # of all heads: their number has 32 bits
+_SUM_CLK = 9000  # of the launch that sums splits, in addition to its reads: 6000, and some more
+_NEAR = 1.02  # times within this factor of the least count as equal: fewer splits take less memory
+_ROUNDS = 4  # partial sums may take the memory of the blocks of keys of this many rounds of CUs
+_MOST_IN_ORDER = 1024  # sequences; each is compared with all others
+_SHORT = 4  # other sequences have on average at most this fraction of the longest one's rows
+MOST_ROWS = 2**31 - 1  # of all heads, because their number has 32 bits
 
 
 @dataclass(frozen=True, slots=True)
 class Splits:
-    """Of every block of keys.
+    """The splits of every block of keys.
 
     Attributes
     ----------
     heads : int
-        Of the query heads of a group, which it divides.
+        Parts of the query heads of a group; a divisor of their number.
     rows : int
-        Of the tiles of rows that see the block; of all tiles if dq is added to in turns.
+        Parts of the tiles of rows that see the block; of all tiles if dq is added to in turns.
     whole_blocks : int
-        The first ones are not split: those of whole rounds of CUs.
+        This many first blocks, those of complete rounds of CUs, are not split.
     whole_rows : int
-        Nor are those of sequences of at most so many rows; -1: of none.
+        Blocks of sequences with at most this many rows are not split either; -1: all are split.
     """
 
     heads: int = 1
@@ -47,39 +47,39 @@ class Splits:
 
     @property
     def count(self) -> int:
-        """Workgroups of a block of keys."""
+        """Workgroups per block of keys."""
         return self.heads * self.rows
 
     @property
     def some_are_whole(self) -> bool:
-        """Blocks that write dk and dv themselves."""
+        """Whether there are blocks that write dk and dv themselves."""
         return self.count == 1 or self.whole_blocks > 0 or self.whole_rows >= 0
 
     @classmethod
     def of(cls, count: int, problem: BackwardProblem) -> Splits:
-        """So many: of heads what divides both."""
+        """`count` splits, as many of them as possible by heads."""
         heads = math.gcd(count, problem.forward.num_heads_q // problem.forward.num_heads_kv)
         return cls(heads, count // heads)
 
 
 def in_order(problem: BackwardProblem) -> bool:
-    """Whether sequences begin in the order of their rows, the longest one first."""
+    """Whether sequences are processed in the order of their numbers of rows, longest first."""
     p = problem.forward
     return p.varlen and 1 < p.batch <= _MOST_IN_ORDER
 
 
 def key_blocks(kernel: KernelSpec, problem: BackwardProblem) -> int:
-    """Of the longest sequence."""
+    """Blocks of keys of the longest sequence."""
     return -(-problem.forward.seqlen_kv // kernel.tile["kv"])
 
 
 def row_tiles(kernel: KernelSpec, problem: BackwardProblem) -> int:
-    """Of the longest sequence."""
+    """Tiles of rows of the longest sequence."""
     return -(-problem.forward.seqlen_q // kernel.tile["q"])
 
 
 def rows_of_keys(problem: BackwardProblem) -> int:
-    """Of k, of all heads."""
+    """Rows of k in all heads."""
     p = problem.forward
     return (p.total_kv or p.batch * p.seqlen_kv) * p.num_heads_kv
 
@@ -87,42 +87,42 @@ def rows_of_keys(problem: BackwardProblem) -> int:
 def first_split_row(
     kernel: KernelSpec, problem: BackwardProblem, splits: Splits, heads_at_once: int
 ) -> int:
-    """Of the keys of all heads: the first one of a head that has a block that is split."""
+    """The number, among the keys of all heads, of the first key of a head with a split block."""
     before = splits.whole_blocks // (key_blocks(kernel, problem) * heads_at_once) * heads_at_once
     return before * problem.forward.seqlen_kv
 
 
 def blocks(kernel: KernelSpec, problem: BackwardProblem) -> int:
-    """Of keys, of all heads."""
+    """Blocks of keys in all heads."""
     p = problem.forward
     return p.batch * p.num_heads_kv * key_blocks(kernel, problem)
 
 
 def tile_clk(kernel: KernelSpec) -> float:
-    """Clocks of the matrix units for the five products of a tile of rows."""
+    """Clk of the matrix units for the five products of a tile of rows."""
     columns = 3 * kernel.params["head_dim"] + 2 * kernel.params["head_dim_v"]
     of_tile = 2 * kernel.tile["kv"] * kernel.tile["q"] * columns
     return float(of_tile / architecture(kernel.arch).matrix_flops_per_clk)
 
 
 def sums_bytes(problem: BackwardProblem, splits: Splits) -> tuple[int, int]:
-    """Memory of the float32 splits of dk and of dv: nothing of one."""
+    """Bytes of the float32 partial sums of dk and of dv; 0 without splits."""
     p, rows = problem.forward, rows_of_keys(problem) * (splits.count if splits.count > 1 else 0)
     return rows * p.head_dim * 4, rows * p.head_dim_v * 4
 
 
 @dataclass(frozen=True, slots=True)
 class _Blocks:
-    """Blocks of keys of sequences that count as equally long: how many, tiles that see one."""
+    """Blocks of keys of sequences that count as equally long."""
 
     count: int
-    most: float
+    most: float  # tiles of rows that see a block
     mean: float
-    rows: float  # of q
+    rows: float  # of q, per sequence
 
 
 def _sequences(kernel: KernelSpec, problem: BackwardProblem) -> list[_Blocks]:
-    """All; of several lengths the longest, and as many more as there may be of what is left."""
+    """All sequences; if lengths differ, the longest one, and as many others as may remain."""
     p = problem.forward
     if not p.varlen or p.total_kv >= p.batch * p.seqlen_kv:
         return [_blocks_of(kernel, problem, blocks(kernel, problem), p.seqlen_q)]
@@ -154,9 +154,10 @@ def _blocks_of(kernel: KernelSpec, problem: BackwardProblem, count: int, rows: f
 def split_clk(
     kernel: KernelSpec, problem: BackwardProblem, splits: Splits, props: DeviceProps
 ) -> float:
-    """Clocks of the main launch, and of the one that sums splits.
+    """Modelled clk of the main launch, and of the launch that sums splits.
 
-    Workgroups that are alike are rounds of CUs; others fill these, but for half of one at the end.
+    Equal workgroups run in rounds of CUs. Unequal ones fill the CUs, except for half a workgroup at
+    the end.
     """
     p = problem.forward
     compiled = bool(kernel.accepts["softcaps"][1])
@@ -170,7 +171,7 @@ def split_clk(
         own = splits if one.rows > splits.whole_rows else Splits()
         heads = p.num_heads_q // p.num_heads_kv // own.heads
         outside = _OUTSIDE_CLK[compiled] + (heads - 1) * _ANOTHER_CLK[compiled]
-        # In turns rows are split at the same places of all blocks.
+        # If dq is added to in turns, rows are split at the same places in all blocks.
         of_all = tiles if problem.deterministic and own.rows > 1 else one.most
         of_split = min(math.ceil(one.most), math.ceil(of_all / own.rows))
         longest = max(longest, outside + heads * of_split * of_tile)
@@ -178,7 +179,7 @@ def split_clk(
         busy += one.count * own.count * mean / props.num_cus
         half = max(half, mean / 2)
         workgroups += one.count * own.count
-    # Of one length and without a mask all are alike.
+    # With one length and without a mask all workgroups are equal.
     alike = sequences[0].mean == sequences[0].most
     behind = sequences[0].count - splits.whole_blocks
     rounds = -(-behind * splits.count // props.num_cus) if alike else 1
@@ -191,9 +192,9 @@ def split_clk(
     clk += (blocks(kernel, problem) * splits.count - workgroups) * _EMPTY_CLK / props.num_cus
     if splits.count == 1:
         return clk
-    # Written beside what other workgroups multiply; read by the launch that sums them.
+    # Writes overlap with products of other workgroups; the launch that sums them reads them.
     read_ns = sum(sums_bytes(problem, splits)) / props.hbm_bytes_per_ns
-    if splits.whole_rows >= 0 and p.total_kv:  # of the longest sequence alone
+    if splits.whole_rows >= 0 and p.total_kv:  # only those of the longest sequence
         read_ns *= min(1.0, p.seqlen_kv / p.total_kv)
     read_ns *= behind / sequences[0].count
     launch_ns = props.architecture.launch_us * 1e3
@@ -201,9 +202,9 @@ def split_clk(
 
 
 def best_splits(kernel: KernelSpec, problem: BackwardProblem, props: DeviceProps) -> Splits:
-    """What was asked for; else the fewest of about the least time.
+    """The requested splits; by default the fewest whose time is close to the least.
 
-    Partial sums take no more memory than those of the blocks of keys of some rounds of CUs, or than
+    Partial sums may take as much memory as those of the blocks of keys of some rounds of CUs, or as
     float32 sums of dq, whichever is more.
     """
     asked, p = problem.forward.num_splits, problem.forward
@@ -227,8 +228,8 @@ def best_splits(kernel: KernelSpec, problem: BackwardProblem, props: DeviceProps
     several = [one for one in possible if one.count > 1]
     whole_blocks = blocks(kernel, problem) // props.num_cus * props.num_cus
     if p.varlen and _SHORT * (p.total_q - p.seqlen_q) <= (p.batch - 1) * p.seqlen_q:
-        # Those whose blocks take no longer than a split of the longest one's, half of that where a
-        # block has several heads to go through.
+        # Sequences whose blocks take no longer than a split of the longest one's; half of that if a
+        # block processes several heads.
         of_split = [p.seqlen_q // max(2, one.count * min(2, one.heads)) for one in several]
         pairs = zip(several, of_split, strict=True)
         possible += [replace(one, whole_rows=rows) for one, rows in pairs if rows > 0]

@@ -1,4 +1,4 @@
-"""Gradients of attention of sequences of several lengths, one after the other without padding."""
+"""Gradients of attention on sequences of several lengths that are packed without padding."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def flash_attn_varlen_backward(
     max_seqlen_k: int,
     **options: Any,
 ) -> tuple[Any, ...]:
-    """Gradients of `flash_attn_varlen_func`.
+    """Compute the gradients of `flash_attn_varlen_func`.
 
-    What is not listed here is as in `flash_attn_backward` and `flash_attn_varlen_func`.
+    Parameters that are not listed here are those of `flash_attn_backward` and
+    `flash_attn_varlen_func`.
 
     Parameters
     ----------
@@ -41,9 +42,9 @@ def flash_attn_varlen_backward(
     Returns
     -------
     dq, dk, dv : array, like q, k and v
-        Rows of no sequence are not written, also of arrays that are given.
+        Rows that belong to no sequence are not written, not even in given arrays.
     dsinks : array, float32, (num_heads_q,)
-        With `sinks` only: of all sequences.
+        Only with `sinks`: summed over all sequences.
     """
     asked = Arguments(**options)
     handle = runtime.stream_handle(asked.stream)

@@ -1,1 +1,1 @@
-"""Attention of few queries over a cache of keys and values."""
+"""Attention over a cache of keys and values."""

@@ -1,4 +1,4 @@
-"""What a call of attention over a cache asks for: options, and the problem of its arrays."""
+"""Calls of attention over a cache: their arguments and options, and the problem of their arrays."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _AXES = {
 
 
 class CacheOptions(NamedTuple):
-    """What a caller asks for besides the arrays."""
+    """Options of a call that are not arrays."""
 
     softmax_scale: float | None
     causal: bool
@@ -44,11 +44,11 @@ class CacheOptions(NamedTuple):
 
     @property
     def are_plain(self) -> bool:
-        """Whether a call may be looked up by these values."""
+        """Whether plans may be looked up by these values."""
         return (*map(type, self),) in _PLAIN and is_window(self.window_size)
 
     def read(self) -> CacheOptions:
-        """The same as values of Python; TypeError for what is none."""
+        """The options as Python values; raises TypeError for anything else."""
         return CacheOptions(**read(self))
 
 
@@ -57,7 +57,7 @@ _PLAIN = plain_types(CacheOptions)
 
 
 class CacheArguments(NamedTuple):
-    """What a caller gives, as `flash_attn_with_kvcache` takes it; last what else chunks have."""
+    """Arguments of `flash_attn_with_kvcache`, and at the end those of chunks of several lengths."""
 
     q: Any
     k_cache: Any
@@ -91,14 +91,14 @@ class CacheArguments(NamedTuple):
 
     @property
     def options(self) -> CacheOptions:
-        """What are no arrays."""
+        """The arguments that are not arrays."""
         k, v = self.k_descale, self.v_descale
         numbers = [None if hasattr(k, "shape") else k, None if hasattr(v, "shape") else v]
         return CacheOptions(*_options(self), *numbers)
 
     @property
     def arrays(self) -> dict[str, Any]:
-        """Those by name, None where none is given; what comes in pairs does."""
+        """The arrays by name, or None; raises ValueError if only one of a pair is given."""
         refuse("alibi_slopes", self.alibi_slopes)
         found = dict(zip(_ARRAYS, _arrays(self), strict=True))
         for name in SCALES:
@@ -110,7 +110,7 @@ class CacheArguments(NamedTuple):
         return found
 
 
-# Of operands that are arrays.
+# Operands that are arrays.
 _TENSORS = ("q", "k_cache", "v_cache", "k", "v", "rotary_cos", "rotary_sin")
 _NEEDED = ("q", "k_cache", "v_cache")
 _PAIRS = (("k", "v"), ("v", "k"), ("rotary_cos", "rotary_sin"), ("rotary_sin", "rotary_cos"))
@@ -121,7 +121,7 @@ SCALES = ("k_descale", "v_descale")
 _SUMS = ("cu_seqlens_q", "cu_seqlens_kv")
 _ARRAYS = (*_TENSORS, *INDICES, *SCALES, "sinks", *_SUMS)
 _READ = (*INDICES, *_SUMS, *SCALES, "k_cache", "v_cache", "sinks")
-# Those of which a problem says whether they are given, by its field.
+# Optional arrays by the field of a problem that says whether they are given.
 _GIVEN = {
     **{name: name for name in (*INDICES[:3], "sinks")},
     **{f"{name}s": name for name in SCALES},
@@ -130,7 +130,7 @@ _arrays, _options = attrgetter(*_ARRAYS), attrgetter(*CacheOptions._fields[:-2])
 
 
 class CacheKey(NamedTuple):
-    """What of a call its plan depends on."""
+    """The facts of a call on which its plan depends."""
 
     shapes: tuple[tuple[int, ...], ...]  # of _SHAPED
     table: tuple[int, ...]
@@ -139,8 +139,8 @@ class CacheKey(NamedTuple):
     return_lse: bool
     is_paged: bool
     options: CacheOptions
-    longest: int  # keys of a sequence that are declared; 0: none are
-    longest_chunk: int = 0  # of chunks of several lengths, whose rows q has
+    longest: int  # declared keys of the longest sequence; 0: not declared
+    longest_chunk: int = 0  # queries of the longest chunk; 0: chunks have one length
     max_total_kv: int = 0
 
     @staticmethod
@@ -152,7 +152,7 @@ class CacheKey(NamedTuple):
         longest: int,
         *of_ragged: int,
     ) -> CacheKey:
-        """Of `tensors` with shapes and types, among all arrays of a call."""
+        """The key of a call from `tensors`, which have shapes and types, and all given arrays."""
         table = given["block_table"]
         angles = tensors.get("rotary_cos")
         return CacheKey(
@@ -177,11 +177,11 @@ class CacheCall:
     Attributes
     ----------
     views : dict of str to View
-        Of q, the caches, what is appended and angles; after `complete` of all operands.
+        Views of q, the caches, appended rows and angles; after `complete` of all operands.
     """
 
     def __init__(self, asked: CacheArguments, longest: int, *of_ragged: int) -> None:
-        """Read what callers give; the numbers are the last ones of `CacheKey`."""
+        """Read the arguments; the numbers are the last fields of `CacheKey`."""
         with_lse = scalars.boolean("return_softmax_lse", asked.return_softmax_lse)
         self.stream = runtime.stream_handle(asked.stream)
         self._arrays = given = asked.arrays
@@ -203,13 +203,13 @@ class CacheCall:
         return runtime.get(self.views["q"].ordinal).ordinal
 
     def complete(self, specs: Specs, problem: DecodeProblem) -> None:
-        """See the other operands, as a plan asks for them."""
+        """Make views of the other operands that a plan needs."""
         q = self.views["q"]
         if any([view.ordinal != q.ordinal for view in self.views.values()]):
-            # Those that follow, which go where q is, are not to blame.
+            # Checked first: the operands that follow are placed on the device of q.
             check_placement({specs[name].title: view for name, view in self.views.items()})
         arrays = self._arrays
-        for name in COUNTED if problem.page_size else ():  # read once: two checks are of them
+        for name in COUNTED if problem.page_size else ():  # read once for two checks
             if arrays[name] is not None:
                 arrays[name] = private(arrays[name], specs[name].title if name in specs else name)
         for name in _READ:
@@ -221,14 +221,14 @@ class CacheCall:
         check_pages(self._arrays, problem)
 
     def run(self, plan: Any, asked: CacheArguments) -> Any:
-        """The results of a plan for what was asked."""
+        """Run a plan and return its results as requested."""
         inputs = tuple([self.views[name] for name in plan.input_names])
         results = plan.execute(asked.q, inputs, (asked.out, asked.lse), "", self.stream)
         return results if self.key.return_lse else results[0]
 
 
 def check_axes(key: CacheKey) -> None:
-    """That arrays have as many axes as they should."""
+    """Raise ValueError if an array has a wrong number of axes."""
     layouts = layouts_named(key.options.kv_layout, key.is_paged)
     is_ragged = key.longest_chunk > 0
     axes = _AXES | {name: f"({layout.text(key.is_paged)})" for name, layout in layouts.items()}
@@ -240,10 +240,9 @@ def check_axes(key: CacheKey) -> None:
 
 
 def problem_of(key: CacheKey, fp8: str = BYTES, copies: str = "") -> DecodeProblem:
-    """Of more queries than decoding kernels take a `PrefillProblem`.
+    """The problem of a call: a `PrefillProblem` for more queries than decoding kernels support.
 
-    What else arrays must be than of these shapes follows from it. `fp8` is what bytes of a cache
-    stand for.
+    All other requirements on arrays follow from it. `fp8` is the element type of a cache of bytes.
     """
     check_axes(key)
     shapes, table, dtypes, given, return_lse, is_paged, options, longest, longest_chunk, _ = key
@@ -279,7 +278,7 @@ def problem_of(key: CacheKey, fp8: str = BYTES, copies: str = "") -> DecodeProbl
 
 
 def declared(name: str, most: int | None) -> int:
-    """What a caller says that there is at most; 0: nothing."""
+    """The limit that a caller declares; 0 if none."""
     if most is None:
         return 0
     found = scalars.integer(name, most)
@@ -289,7 +288,7 @@ def declared(name: str, most: int | None) -> int:
 
 
 def shape_of_table(table: Any) -> tuple[int, ...]:
-    """Of an array or of rows in a list."""
+    """The shape of a table: an array, or rows in a list."""
     shape = getattr(table, "shape", None)
     if shape is None:
         rows = table if isinstance(table, (list, tuple)) else ()

@@ -1,4 +1,4 @@
-"""Attention over a shared prefix as an operation: options, cases, what results must be."""
+"""Attention over a shared prefix as an operation: options, cases, and expected results."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _ROUNDINGS = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
 
 @dataclass(frozen=True)
 class CascadeCase(Case[CascadeProblem]):
-    """Normally distributed rows; what is behind the last own key is NaN, unless keys are appended.
+    """Normally distributed rows; rows beyond the last own key are NaN, unless keys are appended.
 
     Attributes
     ----------
     lengths : tuple of int
-        Own keys of the sequences before the call, in turn.
+        Own keys of the sequences before the call, repeated in turn.
     """
 
     lengths: tuple[int, ...] = ()
@@ -81,7 +81,7 @@ class CascadeCase(Case[CascadeProblem]):
 
 
 def _whole(case: CascadeCase, inputs: Mapping[str, NDArray[Any]]) -> CacheCase:
-    """Of the same caches with room for the prefix in front of each sequence's keys."""
+    """The problem on caches with room for the prefix before the keys of each sequence."""
     p, own = case.problem, case.problem.own
     others: dict[str, Any] = {"page_size": 0, "num_pages": own.batch, "kv_layout": "NHD"}
     others |= {"rotary_dim": 0, "rotary_positions": 0, "seqlen_new": 0, "cache_seqlens": True}
@@ -92,7 +92,7 @@ def _whole(case: CascadeCase, inputs: Mapping[str, NDArray[Any]]) -> CacheCase:
 
 
 def expected(case: CascadeCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
-    """In float64: attention over the prefix and what the cache has then, in one."""
+    """Attention in float64 over the prefix and the keys of the updated cache together."""
     p, own = case.problem, case.problem.own
     layouts = LAYOUTS[own.kv_layout]
     after = of_cache(CacheCase(own, lengths=case.lengths), inputs) if own.seqlen_new else {}
@@ -130,7 +130,7 @@ def expected(case: CascadeCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str,
     made |= {"cache_seqlens": keys}
     made |= {name: inputs[name] for name in ("sinks",) if name in inputs}
     found = of_cache(whole, made)
-    # Parts are rounded before they are merged, by as much as weights are; what is turned, too.
+    # Parts are rounded before they are merged, by as much as weights are; so are rotated rows.
     out, lse = found["out"], found["lse"]
     times = 3 if own.rotary_dim else 2
     results = {"out": Expected(out.values, times * out.tolerance)}
@@ -153,7 +153,7 @@ def _case(
 
 
 def cases(row: KernelSpec | None) -> Iterator[CascadeCase]:
-    """Prefixes around tiles, own keys of every kind of cache; of a kernel its own type."""
+    """Prefixes around tiles and own keys in every kind of cache, or cases of a kernel's type."""
     if row is None:
         yield from _general()
         return

@@ -1,4 +1,4 @@
-"""Plans of attention over a shared prefix and own keys that can be run."""
+"""Runnable plans of attention over a shared prefix and own keys."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _PREFIX = ("k_prefix", "v_prefix")
 
 
 class CascadePlan(CachePlan[CascadeProblem]):
-    """A plan that can be run. Made by `plan_cascade`; see `Plan` for what it holds."""
+    """A plan that can be run, from `plan_cascade`; see `Plan` for its contents."""
 
     def operands(self, variant: str) -> Specs:
-        """As attention over the cache alone has them, and the prefix."""
+        """Specs of the operands of attention over the cache alone, and of the prefix."""
         p, own = self.problem, self.problem.own
         of_prefix = [
             OperandSpec(
@@ -60,7 +60,7 @@ class CascadePlan(CachePlan[CascadeProblem]):
         return specs
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
-        """What in the address or strides of an operand kernels cannot take."""
+        """The reason why kernels do not support the address or strides of an operand, or ""."""
         if spec.name in _PREFIX:
             cache = dataclasses.replace(spec, name=f"{spec.name[0]}_cache")
             wrong = DecodePlan.misfit(self.own, cache, operand)
@@ -93,20 +93,20 @@ class CascadePlan(CachePlan[CascadeProblem]):
     def admit(
         self, inputs: Mapping[str, View], outputs: Mapping[str, View], variant: str
     ) -> dict[str, Operand]:
-        """The operands of what was given, after every check."""
+        """Check the given arrays and return the operands."""
         operands = super().admit(inputs, outputs, variant)
         if isinstance(self.own, PrefillPlan) and inputs["q"].on_device:
             self.own.check_together(operands)
         return operands
 
     def misfit_of_copy(self, spec: OperandSpec, operand: Operand) -> str:
-        """As attention over the cache alone has it."""
+        """See attention over the cache alone."""
         if spec.name in ("k_cache", "v_cache"):
             return self.own.misfit_of_copy(spec, operand)
         return self.misfit(spec, operand)
 
     @functools.cached_property
     def own(self) -> DecodePlan:
-        """Attention over the cache alone, which knows what it asks of operands."""
+        """The plan of attention over the cache alone, with its requirements on operands."""
         kind = PrefillPlan if self.problem.is_chunked else DecodePlan
         return kind.of(own_plan(self.problem.own, self.props, manifest.kernels()))

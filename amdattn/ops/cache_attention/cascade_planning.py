@@ -31,8 +31,8 @@ from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
 
 P = TypeVar("P")
 _FLOAT_BYTES = 4
-# What the ways of attending over a prefix take beside their keys, in launches, and how much faster
-# than the last level cache L2s have the keys of a head: fitted to modelled times.
+# Costs of the ways of attending over a prefix in addition to their keys, in launches, and how much
+# faster than the last level cache the L2s deliver the keys of a head; fitted to modelled times.
 _DECODING_LAUNCHES, _TILES_LAUNCHES, _CACHED = 2, 5, 3
 QUERIES = "prefix_q"  # regions
 _K, _V, PREFIX_O, _LSE, _OWN_LSE = (*("prefix_k", "prefix_v", "prefix_o", "prefix_lse", "own_lse"),)
@@ -42,7 +42,7 @@ _SCALES, _OWN_O = "prefix_scales", "own_o"
 def choices(
     problem: CascadeProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[KernelChoice]:
-    """Every kernel that merges such results."""
+    """Every kernel that merges results of this type."""
     return kernel_choices(problem, props, rows, CASCADE_MERGE, _mismatches, lambda *_: 0.0)
 
 
@@ -54,7 +54,7 @@ def _mismatches(kernel: KernelSpec, problem: CascadeProblem) -> list[Mismatch]:
 def own_plan(
     problem: DecodeProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Plan[DecodeProblem]:
-    """Attention over the cache."""
+    """The plan of attention over the cache alone."""
     given = problem.num_splits
     if isinstance(problem, PrefillProblem):
         in_parts = [dataclasses.replace(problem, num_splits=n) for n in splits_of_tiles(given)]
@@ -72,7 +72,7 @@ class _Prefix:
     Attributes
     ----------
     o, lse : dict of str to int
-        Strides of what it comes to, along queries, heads of keys and those that share one.
+        Strides of its results, along queries, KV heads, and query heads that share a KV head.
     """
 
     launches: tuple[Launch, ...]
@@ -125,7 +125,10 @@ def build(
 
 
 def _prefix(problem: CascadeProblem, props: DeviceProps, rows: Sequence[KernelSpec]) -> _Prefix:
-    """By a kernel of decoding if that takes less time: each tile of rows then reads all keys."""
+    """Attention over the prefix, by a decoding kernel if that takes less time.
+
+    Each tile of rows of a decoding kernel reads all keys.
+    """
     p, given, kernels = problem, problem.own.num_splits, able(problem.own, rows)
     in_parts = [p.forward(parts) for parts in splits_of_tiles(given)]
     forward, tiled, of_tiles = _best_tiles(attention, in_parts, props, kernels, given)
@@ -148,9 +151,10 @@ def _best_tiles(
     rows: Sequence[KernelSpec],
     given_splits: int,
 ) -> tuple[P, TileChoice, Choices[TileChoice]]:
-    """Which of problems in several parts takes least, with its tiles, and all that there are.
+    """The fastest of problems in several parts, with its tiles, and all tiles that there are.
 
-    Of given parts the tiles that are taken whatever the batch is, else the fastest of this one.
+    With a given number of parts the tiles do not depend on the batch; otherwise they are the
+    fastest for this batch.
     """
     found = []
     for problem in problems:
@@ -166,10 +170,10 @@ def _best_tiles(
 def _least_decoding(
     problem: CascadeProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> decode.Choice | None:
-    """Of kernels of decoding, which take any number of queries of which none is masked.
+    """The best decoding kernel; these support any number of queries if none is masked.
 
-    The one with the fewest rows, as parts of many rows take long to merge. Each tile of rows reads
-    all keys, all but the first out of caches.
+    It is the one with the fewest rows, because parts with many rows take long to merge. Each tile
+    of rows reads all keys, and all but the first tile read them from caches.
     """
     whole = problem.decoded
     of_one = decode.choices(dataclasses.replace(whole, seqlen_q=1), props, rows)
@@ -179,8 +183,8 @@ def _least_decoding(
     width = whole.num_heads_kv * (whole.head_dim + whole.head_dim_v) * whole.kv_itemsize
     read = decode.row_tiles(kernel, whole) * problem.prefix_len * width
     fixed = _DECODING_LAUNCHES * props.architecture.launch_us * 1e3
-    # Workgroups go round robin over the XCDs: of as many parts of each tile as there are XCDs, or a
-    # multiple, each XCD has the same keys of all tiles.
+    # Workgroups are distributed over the XCDs round robin. If the number of parts of each tile is a
+    # multiple of the XCDs, each XCD has the same keys of all tiles.
     count, tiles = decode.workgroups(kernel, whole, props), decode.items(kernel, whole)
     in_parts = tiles * props.num_xcds
     of_xcd = problem.prefix_bytes // whole.num_heads_kv
@@ -232,7 +236,7 @@ def _by_decoding(
 
 
 def _of_prefix(found: Plan[Any], operands: Operands) -> tuple[list[Region], list[Launch]]:
-    """The scratch memory of a plan, named apart from that of own keys, and its launches on it."""
+    """The scratch memory of a plan, with names that differ from own keys', and its launches."""
     names = {region.name: f"prefix_{region.name}" for region in found.workspace.regions}
     named = [dataclasses.replace(one, name=names[one.name]) for one in found.workspace.regions]
     others: Operands = {**{name: (other, {}) for name, other in names.items()}, **operands}
@@ -246,7 +250,7 @@ def _by_tiles(
     found: PlannedAttention,
     why: Mapping[str, str],
 ) -> _Prefix:
-    """The forward kernels, of which queries and heads that share a head of keys are rows."""
+    """Attention by forward kernels, whose rows are queries and heads that share a KV head."""
     p, own = problem, problem.own
     regions = [_region_of_queries(p)]
     launches = [_queries(p, props, rows, own.group)]
@@ -275,7 +279,7 @@ def _region_of_queries(problem: CascadeProblem) -> Region:
 
 
 def _operands(problem: CascadeProblem) -> Operands:
-    """What the forward kernels read and write in place of their operands."""
+    """The operands that the forward kernels read and write in place of their own."""
     p, own = problem, problem.own
     rows = p.queries * own.group
 
@@ -299,9 +303,9 @@ def _operands(problem: CascadeProblem) -> Operands:
 def _queries(
     problem: CascadeProblem, props: DeviceProps, rows: Sequence[KernelSpec], group: int
 ) -> Launch:
-    """The launch that copies queries, turned, so many heads of each next to each other."""
+    """The launch that copies and rotates queries, with `group` adjacent heads of each."""
     own = problem.own
-    # Of the cache only lengths are read, by which queries are turned.
+    # Only lengths of the cache are read, to rotate queries.
     alone = as_problem(
         PrefillProblem,
         own,
@@ -342,7 +346,7 @@ def _gather(problem: CascadeProblem, props: DeviceProps, rows: Sequence[KernelSp
 
 
 def _merge(problem: CascadeProblem, kernel: KernelSpec, prefix: _Prefix) -> Launch:
-    """The launch that adds the prefix to what own keys came to."""
+    """The launch that merges attention over the prefix into that over own keys."""
     kernel.check_grid(MERGE_GRID)
     p, own = problem, problem.own
     of_sequence = own.seqlen_q if p.is_chunked else own.num_heads_q * own.seqlen_q

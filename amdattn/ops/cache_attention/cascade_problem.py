@@ -1,4 +1,4 @@
-"""Frozen facts of attention over a shared prefix and a cache of each sequence's own keys."""
+"""The problem of attention over a shared prefix and a cache of each sequence's own keys."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from amdattn.ops.cache_attention.prefill_problem import PrefillProblem
 from amdattn.scalars import INT32_MAX
 
 _MOST_SPLITS = 16  # of the forward kernels
-_SPLITS = 2, 4, 8, _MOST_SPLITS  # of which the fastest is taken where none is asked for
-# One sequence of keys that all queries see, to which nothing is appended.
+_SPLITS = 2, 4, 8, _MOST_SPLITS  # tried by default; the fastest is used
+# The prefix as one sequence of keys that all queries see, to which nothing is appended.
 _OF_PREFIX: Mapping[str, Any] = {
     **{"batch": 1, "seqlen_new": 0, "rotary_dim": 0, "rotary_positions": 0},
     **dict.fromkeys(
@@ -25,26 +25,26 @@ _OF_PREFIX: Mapping[str, Any] = {
 
 
 def splits_of_tiles(given: int) -> Sequence[int]:
-    """Parts that every tile of the forward kernels may have: results are float32 then."""
+    """Numbers of parts of the forward kernels' tiles; at least 2, so that results are float32."""
     return (min(max(given, 2), _MOST_SPLITS),) if given else _SPLITS
 
 
 @dataclass(frozen=True)
 class CascadeProblem:
-    """Attention over keys that all sequences have first, and over what a cache has of each.
+    """Attention over a prefix that all sequences share, and over a cache of their own keys.
 
     Parameters
     ----------
     own : DecodeProblem or PrefillProblem
         Attention over the cache alone, without a window. Its lse is always produced.
     prefix_len : int
-        Keys that all sequences have before those of the cache.
+        Keys of the prefix, which precede those of the cache.
     prefix_pages : int
-        Pages of the cache that they lie in; 0: they are rows of arrays of their own.
+        Pages of the cache that hold the prefix; 0: it consists of rows of separate arrays.
     copies : {"", "q"}
-        Whether queries are copied to rows next to each other, which their strides may need.
+        Whether queries are copied to adjacent rows, as their strides may require.
     return_lse : bool
-        Also produce log(sum(exp(scores))) of all keys.
+        Whether to return log(sum(exp(scores))) of all keys.
 
     Raises
     ------
@@ -92,21 +92,21 @@ class CascadeProblem:
 
     @property
     def queries(self) -> int:
-        """Of all sequences."""
+        """Queries of all sequences."""
         return self.own.queries
 
     @property
     def copies_queries(self) -> bool:
-        """Whether the prefix is attended by copies of the queries in any case."""
+        """Whether attention over the prefix always uses copies of the queries."""
         return self.own.rotary_dim > 0 or self.copies == "q"
 
     @property
     def is_chunked(self) -> bool:
-        """Whether sequences have more queries than kernels of decoding take."""
+        """Whether sequences have more queries than decoding kernels support."""
         return isinstance(self.own, PrefillProblem)
 
     def forward(self, num_splits: int) -> AttentionProblem:
-        """Attention over the prefix: all queries and heads that share a head of keys are rows."""
+        """Attention over the prefix, with all queries of heads that share a KV head as rows."""
         own = self.own
         return AttentionProblem(
             batch=1,
@@ -125,7 +125,7 @@ class CascadeProblem:
 
     @property
     def decoded(self) -> DecodeProblem:
-        """The same as decoding of one sequence that has all queries."""
+        """Attention over the prefix as decoding of one sequence with all queries."""
         rows = {"page_size": 0, "num_pages": 1, "kv_layout": "NHD"}
         changed: dict[str, Any] = {**_OF_PREFIX, **({} if self.prefix_pages else rows)}
         keys = self.prefix_pages * self.own.page_size or self.prefix_len
@@ -133,7 +133,7 @@ class CascadeProblem:
 
     @property
     def gathered(self) -> PrefillProblem:
-        """The copy of a prefix in pages: of one sequence."""
+        """The problem of copying a prefix out of its pages, as one sequence."""
         changed: dict[str, Any] = {**_OF_PREFIX, "rotary_interleaved": True}
         changed |= {"seqlen_q": 1, "seqlen_kv": self.prefix_pages * self.own.page_size}
         return as_problem(PrefillProblem, self.own, max_seqlen_kv=self.prefix_len, **changed)
@@ -148,24 +148,24 @@ class CascadeProblem:
 
     @property
     def brief(self) -> str:
-        """Sizes and what is less usual."""
+        """Sizes, and arguments that differ from the defaults."""
         own = dataclasses.replace(self.own, return_lse=self.return_lse)
         pages = f" in {self.prefix_pages} pages" * bool(self.prefix_pages)
         return f"prefix {self.prefix_len}{pages}, {own.brief}"
 
     @property
     def flops(self) -> int:
-        """Of both products, of a full cache."""
+        """Operations of both products with a full cache."""
         return self.forward(_SPLITS[0]).flops + self.own.flops
 
     @property
     def prefix_bytes(self) -> int:
-        """Of the prefix's keys and values."""
+        """Bytes of the prefix's keys and values."""
         own = self.own
         width = own.num_heads_kv * (own.head_dim + own.head_dim_v)
         return self.prefix_len * width * own.kv_itemsize
 
     @property
     def saved_bytes(self) -> int:
-        """Of keys and values that attention of each sequence for itself would read besides."""
+        """Bytes of keys and values that attention of each sequence by itself would also read."""
         return (self.own.batch - 1) * self.prefix_bytes

@@ -1,4 +1,4 @@
-"""Cases of attention over a cache: their inputs, and what results must be."""
+"""Cases of attention over a cache: their inputs, and the expected results."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _LEAST = {"bfloat16": 2.0**-134, "float16": 2.0**-25}
 _FLOAT32 = 2.0**-23
 _OF_8_BITS, _LEAST_NORMAL = 2.0**-3, 2.0**-6  # of e4m3: one unit of the last place
 _OF_WEIGHTS = 2.0**-12  # exponentials, caps and sums in float32
-# Besides what decoding is wrong by: keys of 8 bits are rounded once with their scales, scores are
-# sums of products that are not exact then.
+# Errors in addition to those of decoding: 8-bit keys are rounded once with their scales, and scores
+# are then sums of products that are not exact.
 _OF_SCALED = 2.0**-7
 
 
 @dataclass(frozen=True)
 class CacheCase(Case[DecodeProblem]):
-    """Normally distributed rows; what is behind the last key is NaN, unless keys are appended.
+    """Normally distributed rows; rows beyond the last key are NaN, unless keys are appended.
 
     Attributes
     ----------
     lengths : tuple of int
-        Keys of the sequences before the call, in turn; another seed begins with another one.
+        Keys of the sequences before the call, repeated in turn; the seed decides the first one.
     shared : bool
-        Whether sequences have their first page in common, as those of one prompt.
+        Whether sequences share their first page, like those of one prompt.
     chunks : tuple of int
-        Queries of the sequences, in turn, of chunks of several lengths; `lengths` are their keys
-        then.
+        Queries of the sequences, repeated in turn, for chunks of several lengths; `lengths` are
+        then their keys.
     """
 
     lengths: tuple[int, ...] = ()
@@ -89,7 +89,7 @@ class CacheCase(Case[DecodeProblem]):
             made["block_table"] = self._table(rng)
         for name in ("k", "v"):
             if p.is_scaled(name):
-                # Powers of two: a quotient that is halfway is so in float32, too.
+                # Powers of two, so that a quotient that is halfway is halfway in float32 too.
                 exponents = rng.integers(-3, 3, (p.num_heads_kv, 1))
                 made[f"{name}_descale"] = np.exp2(exponents).astype(np.float32)
         if p.sinks:
@@ -99,7 +99,7 @@ class CacheCase(Case[DecodeProblem]):
         return made
 
     def _table(self, rng: np.random.Generator) -> NDArray[np.int32]:
-        """Pages in any order, as many as there are: others recur in the rows of a table."""
+        """A table of pages in random order; pages repeat in its rows if there are too few."""
         p = self.problem
         pages = np.resize(rng.permutation(p.num_pages), (p.batch, p.pages_of_sequence))
         if self.shared:
@@ -107,7 +107,7 @@ class CacheCase(Case[DecodeProblem]):
         return pages.astype(np.int32)
 
     def _spoil(self, inputs: dict[str, NDArray[Any]]) -> None:
-        """NaN where no sequence has a key, in all pages but those that one reaches."""
+        """Write NaN where no sequence has a key."""
         p = self.problem
         used = np.zeros((p.num_pages, p.page_keys), np.bool_)
         for b in range(p.batch):
@@ -121,7 +121,7 @@ class CacheCase(Case[DecodeProblem]):
     def _ragged_inputs(self, seed: int) -> dict[str, NDArray[Any]]:
         p = self.problem
         rows = self._rows(seed)
-        lengths = np.roll([keys for _, keys in rows], -seed)  # which the seed turns back
+        lengths = np.roll([keys for _, keys in rows], -seed)  # undoes the shift by the seed
         alike = dataclasses.replace(
             self, problem=_decoded(p, p.batch, p.seqlen_q), lengths=tuple(lengths), chunks=()
         )
@@ -139,7 +139,7 @@ class CacheCase(Case[DecodeProblem]):
         return made
 
     def _rows(self, seed: int) -> list[tuple[int, int]]:
-        """Queries and keys of every sequence; another seed begins with another one."""
+        """Queries and keys of every sequence; the seed decides which one is first."""
         p = self.problem
         pairs = list(zip(self.chunks, self.lengths, strict=True))
         turn = seed % len(pairs)
@@ -149,13 +149,13 @@ class CacheCase(Case[DecodeProblem]):
 
 
 def _decoded(p: DecodeProblem, batch: int, rows: int) -> DecodeProblem:
-    """The same of sequences of one number of queries."""
+    """The problem with `rows` queries for each of `batch` sequences."""
     named: dict[str, Any] = {"batch": batch, "seqlen_q": rows, "total_q": 0, "max_total_kv": 0}
     return dataclasses.replace(p, cache_seqlens=True, **named)
 
 
 def expected(case: CacheCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
-    """In float64, of chunks of several lengths sequence by sequence."""
+    """Expected results in float64; chunks of several lengths are computed one by one."""
     p = case.problem
     if not isinstance(p, PrefillProblem):
         return _of_sequences(case, inputs)
@@ -183,7 +183,7 @@ def expected(case: CacheCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, E
 
 
 def _loosened(p: DecodeProblem, found: dict[str, Expected]) -> dict[str, Expected]:
-    """With what rounding of scaled keys adds."""
+    """Expected results with the additional error that rounding of scaled keys causes."""
     if not (p.is_quantized and _is_scaled(p)):
         return found
     for name in ("out", "lse"):
@@ -195,14 +195,14 @@ def _loosened(p: DecodeProblem, found: dict[str, Expected]) -> dict[str, Expecte
 
 
 def _is_scaled(p: DecodeProblem) -> bool:
-    """Whether elements are multiplied by what is no power of two."""
+    """Whether elements have a scale that is not a power of two."""
     return any(np.frexp(scale)[0] != 0.5 for scale in (p.k_descale, p.v_descale))
 
 
 def _of_sequences(case: CacheCase, inputs: Mapping[str, NDArray[Any]]) -> dict[str, Expected]:
-    """Wrong by the rounding of weights and results, and a little by float32.
+    """Expected results, with errors from rounding of weights and results, and from float32.
 
-    What is turned is rounded, too: to the nearest of the float64 value, or to its neighbour.
+    Rotated rows are rounded too: to the nearest of the float64 value, or to its neighbour.
     """
     p, found = case.problem, decode(case.problem, inputs)
     one = _ROUNDING[p.dtype]
@@ -231,7 +231,7 @@ Sizes = tuple[int, int, int, int, int, int]
 def case(
     kind: type[DecodeProblem], sizes: Sizes, lengths: tuple[int, ...] = (), **options: Any
 ) -> CacheCase:
-    """Of a problem of this kind, with lse, and with lengths if some are given."""
+    """A case with a problem of this kind, with lse, and with lengths if they are given."""
     named = {name: options.pop(name) for name in ("kernel", "shared", "chunks") if name in options}
     chunks = named.get("chunks", ())
     options = {"return_lse": True, "cache_seqlens": bool(lengths) and not chunks, **options}
@@ -241,7 +241,7 @@ def case(
 
 
 def rotary(seqlen_kv: int, rows: int, dim: int, interleaved: bool) -> dict[str, Any]:
-    """Options of angles of so many channels, for rows behind a full cache."""
+    """Options of rotary embeddings of `dim` channels, for rows appended to a full cache."""
     return {
         "rotary_dim": dim,
         "rotary_positions": seqlen_kv + rows,

@@ -28,7 +28,7 @@ def _rotary(seqlen_kv: int, dim: int, interleaved: bool) -> dict[str, Any]:
 
 
 def cases(row: KernelSpec | None) -> Iterator[CacheCase]:
-    """Lengths around tiles, every kind of cache, mask and step; of a kernel its own dimensions."""
+    """Lengths around tiles, and every kind of cache, mask and step; or cases of a kernel."""
     if row is None:
         yield from _general()
         return
@@ -46,7 +46,7 @@ def cases(row: KernelSpec | None) -> Iterator[CacheCase]:
 
     scaled = {"k_descales": is_quantized, "v_descales": is_quantized}
     alike = {"k_descale": 0.3, "v_descale": 1.7} if is_quantized else {}
-    # As many rows as a tile has, one less and one more; the last tile of others is a part.
+    # As many rows as a tile has, one less and one more; others have an incomplete last tile.
     yield of_kernel((5, 1, 3 * keys, rows, 1, columns), *some, **lying("packed", 32), **alike)
     pages = {"page_size": 16, "num_pages": 70, **lying("shuffled", 16)}
     yield of_kernel((3, 2, 336, rows, 2, fewer), *some[1:], **pages, **scaled)
@@ -104,7 +104,7 @@ def _general() -> Iterator[CacheCase]:
 
 
 def larger(on_gpu: bool) -> Iterator[CacheCase]:
-    """A batch of contexts that are long, or that differ."""
+    """Batches of contexts that are long, or of different lengths."""
     keys = 8192 if on_gpu else 1024
     for lengths in ((keys,), (keys, 100, keys // 2, 17)):
         yield _case((8, 1, keys, 32, 8, 128), lengths, page_size=64)

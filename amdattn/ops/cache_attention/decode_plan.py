@@ -1,4 +1,4 @@
-"""Plans of attention over a cache that can be run."""
+"""Runnable plans of attention over a cache."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from amdattn.scalars import INT32_MAX
 
 ALIGN_BYTES = 16  # of what a lane loads at a time
 _STRIDE_MULTIPLE = 8
-# A load's offset has rows of 16 keys, chunks and columns of a head: less than 2^30 bytes.
+# The offset of a load covers 16 keys, chunks and columns of a head; it must be below 2^30 bytes.
 _MOST_STRIDE = {"seq": 2**25, "column_chunk": 2**23, "column": 2**20, "seq_chunk": 2**25}
 _LOADED = ("q", "k_cache", "v_cache", "k", "v", "out")
 _IN_ORDER = ("q", "k_cache", "v_cache", "k", "v")
@@ -24,7 +24,7 @@ _BY_BLOCKS = ("k_cache", "v_cache", "k", "v")
 
 
 class CachePlan(RunnablePlan[P]):
-    """What plans of attention over a cache have in common."""
+    """The common base of plans of attention over a cache."""
 
     result_names: ClassVar[tuple[str, ...]] = ("out", "lse")
     result_labels: ClassVar[tuple[str, ...]] = ("out", "lse")
@@ -38,19 +38,19 @@ class CachePlan(RunnablePlan[P]):
         stream: Any = None,
         **operands: Any,
     ) -> Any:
-        """Run the plan on arrays of its shapes; parameters and results as of the planned function.
+        """Run the plan on arrays of its shapes; parameters and results are the function's.
 
         Parameters
         ----------
         *arrays
-            q, k_cache, v_cache, k and v, as `flash_attn_with_kvcache` takes them.
+            q, k_cache, v_cache, k and v, as in `flash_attn_with_kvcache`.
         workspace : device array, optional
-            Of `new_workspace`, as `GemmPlan.run` takes it. While a graph is captured it must be
-            given if the plan has one.
+            From `new_workspace`, as in `GemmPlan.run`. It is required while a graph is captured, if
+            the plan has one.
         **operands
-            Arrays by name: what else `flash_attn_with_kvcache` takes; cu_seqlens_q and
-            cu_seqlens_k of `flash_attn_varlen_func`, for a plan with `total_q` (cu_seqlens_k for
-            one without `cache_seqlens`, which are what it calls seqused_k); k_prefix, v_prefix and
+            Other arrays of `flash_attn_with_kvcache` by name. For a plan with `total_q`, also
+            cu_seqlens_q of `flash_attn_varlen_func`, and cu_seqlens_k unless the plan has
+            `cache_seqlens` (there called seqused_k). For a cascade, k_prefix, v_prefix and
             prefix_table of `cascade_attention`.
         """
         problem: Any = self.problem
@@ -74,19 +74,19 @@ class CachePlan(RunnablePlan[P]):
 
     @functools.cached_property
     def _inputs(self) -> tuple[OperandSpec, ...]:
-        """What callers may give, in the order of the operands."""
+        """Names of the inputs that callers may give, in the order of the operands."""
         return tuple(spec for spec in self.specs().values() if spec.role != "out")
 
 
 class DecodePlan(CachePlan[DecodeProblem]):
-    """A plan that can be run. Made by `plan_decode`; see `Plan` for what it holds."""
+    """A plan that can be run, from `plan_decode`; see `Plan` for its contents."""
 
     def operands(self, variant: str) -> Specs:
-        """Q, the caches, what is appended to them, what tells keys from others, out and lse."""
+        """Specs of q, the caches, appended rows, indices and lengths, out and lse."""
         return operands(self.problem)
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
-        """What in the address or strides of an operand kernels cannot take."""
+        """The reason why kernels do not support the address or strides of an operand, or ""."""
         if spec.name in _LOADED:
             return _misalignment(spec, operand)
         if spec.name in ("lse", "rotary_cos", "rotary_sin"):
@@ -110,7 +110,7 @@ def _misalignment(spec: OperandSpec, operand: Operand) -> str:
 
 
 def _gaps(spec: OperandSpec, operand: Operand) -> str:
-    """That rows do not lie one behind the other."""
+    """The reason why rows have gaps between them, or ""."""
     step = spec.shape[-1]
     for axis, length in zip(reversed(spec.axes), reversed(spec.shape[:-1]), strict=True):
         if length > 1 and operand.strides[axis] != step:

@@ -1,4 +1,4 @@
-"""Which kernel attends over a cache, its workgroups and its scratch memory. Pure."""
+"""Chooses the kernel that attends over a cache, its workgroups and its scratch memory. Pure."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from amdattn.ops.cache_attention.layouts import LAYOUTS
 from amdattn.scalars import rest_of_float32
 
 HEAD_DIM_MULTIPLE = 8  # elements that a lane loads at a time
-# As of the forward kernels: capped scores are right to 2^-21 of the cap.
+# As for the forward kernels: capped scores are accurate to 2^-21 of the cap.
 _SOFTCAPS = 2.0**-10, 2.0**10
 PAGE_SIZES = tuple(range(16, 257, 16))
-COUNTER_BYTES = 8  # of an item: who has arrived, and in which run
+COUNTER_BYTES = 8  # per item: which parts have arrived, and in which run
 _FLOAT_BYTES = 4
-# Beside the columns of a row of partial results: its reference and its sum.
+# In addition to its columns, a row of partial results has its reference and its sum.
 _OF_ROW = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A kernel, the workgroups that share the work, and their estimated clocks."""
+    """A kernel, the workgroups that share the work, and their estimated clk."""
 
     kernel: KernelSpec
     num_workgroups: int
@@ -44,7 +44,7 @@ class Choice:
 
     @property
     def facts(self) -> dict[str, object]:
-        """What tells it from the others."""
+        """The facts that distinguish it from other choices."""
         return {"kernel": self.kernel.name}
 
 
@@ -72,28 +72,28 @@ def mismatches(kernel: KernelSpec, problem: DecodeProblem) -> list[Mismatch]:
 
 
 def row_tiles(kernel: KernelSpec, problem: DecodeProblem) -> int:
-    """Tiles of the queries that share a head of keys."""
+    """Tiles of the queries that share a KV head."""
     rows: int = kernel.params["rows"]
     return -(-problem.seqlen_q * problem.group // rows)
 
 
 def items(kernel: KernelSpec, problem: DecodeProblem) -> int:
-    """Tiles of queries of all sequences and heads of keys."""
+    """Tiles of queries of all sequences and KV heads."""
     return problem.batch * problem.num_heads_kv * row_tiles(kernel, problem)
 
 
 def key_tiles(kernel: KernelSpec, problem: DecodeProblem) -> int:
-    """Units of work of an item, at most: a window need not begin with one."""
+    """The most units of work of an item; a window need not begin at the start of one."""
     tile = kernel.tile["keys"]
     of_cache = -(-problem.seqlen_kv // tile)
     return min(of_cache, -(-problem.seen_keys // tile) + 1)
 
 
 def workgroups(kernel: KernelSpec, problem: DecodeProblem, props: DeviceProps) -> int:
-    """One of each CU, or as many as there is work for.
+    """The number of workgroups: one per CU, or as many as there is work for.
 
-    Two of a CU bring no key sooner, and are twice as many parts. A multiple of the items if there
-    is room for some: of sequences that are alike none then has parts of two.
+    Two per CU would not load keys faster, and would double the parts. If possible it is a multiple
+    of the items, so that with equal sequences no workgroup has parts of two items.
     """
     resident = props.num_cus
     parts, count = problem.num_splits or key_tiles(kernel, problem), items(kernel, problem)
@@ -101,9 +101,10 @@ def workgroups(kernel: KernelSpec, problem: DecodeProblem, props: DeviceProps) -
 
 
 def slots(kernel: KernelSpec, problem: DecodeProblem, num_workgroups: int) -> int:
-    """Partial results: of every part, or of the first and the last item of a workgroup's share.
+    """The number of partial results: one per part, or two per workgroup.
 
-    Parts that the device chooses are at most as many as workgroups.
+    A workgroup may share its first and its last item with others. If the device chooses the parts,
+    there are at most as many as workgroups.
     """
     if problem.num_splits == 1:
         return 0
@@ -113,12 +114,12 @@ def slots(kernel: KernelSpec, problem: DecodeProblem, num_workgroups: int) -> in
 
 
 def most_parts(kernel: KernelSpec, problem: DecodeProblem, num_workgroups: int) -> int:
-    """Parts of an item whose number the device chooses, at most; 0: it has to share by keys."""
+    """The most parts of an item that the device may choose; 0: it has to share by keys."""
     return 0 if problem.num_splits else num_workgroups // items(kernel, problem)
 
 
 def slot_bytes(kernel: KernelSpec) -> int:
-    """Of a partial result."""
+    """Bytes of a partial result."""
     rows, columns = kernel.params["rows"], kernel.params["columns"]
     return int(rows * (columns + _OF_ROW) * _FLOAT_BYTES)
 
@@ -126,11 +127,11 @@ def slot_bytes(kernel: KernelSpec) -> int:
 def cost_clk(
     kernel: KernelSpec, problem: DecodeProblem, num_workgroups: int, props: DeviceProps
 ) -> float:
-    """Estimated clocks with a full cache, for a choice among kernels that take it.
+    """Estimated clk with a full cache, for a choice among kernels.
 
-    What HBM takes for keys and values, of which every tile of queries reads its own; or the matrix
-    units for whole tiles; and the partial results on their way to memory and back. By published
-    rates, so that ratios matter, not times.
+    The estimate is the greater of the time of HBM for keys and values, which every tile of queries
+    reads anew, and the time of the matrix units for whole tiles, plus writes and reads of partial
+    results. It uses published rates, so only ratios are meaningful, not times.
     """
     rows, columns = kernel.params["rows"], kernel.params["columns"]
     tiles = items(kernel, problem) * key_tiles(kernel, problem)
@@ -150,7 +151,7 @@ def cost_clk(
 def choices(
     problem: DecodeProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[Choice]:
-    """Kernels that take a problem with the fewest columns, of every number of rows."""
+    """Kernels that solve a problem with the fewest columns, for every number of rows."""
     found = [(row, mismatches(row, problem)) for row in candidates(rows, DECODE, props)]
     taking = [row for row, wrong in found if not wrong]
     columns = min((row.params["columns"] for row in taking), default=0)
@@ -163,7 +164,7 @@ def choices(
 
 
 def _distance(rejected: Rejected) -> tuple[int, int]:
-    """The fewest differences, of those the kernel with the most columns."""
+    """The distance of a rejected kernel: fewest differences first, then most columns."""
     kernel, wrong = rejected
     return len(wrong), -kernel.params["columns"]
 
@@ -175,7 +176,7 @@ def build(
     choices: Choices[Choice],
     keeps_floats: bool = False,
 ) -> Plan[DecodeProblem]:
-    """The plan of a choice; `keeps_floats`: O stays float32, for a merge with other keys."""
+    """The plan of a choice; with `keeps_floats` O stays float32, to be merged with other keys."""
     kernel, count = choice.kernel, choice.num_workgroups
     kernel.check_grid(DECODE_GRID)
     workspace = _workspace(problem, kernel, count)

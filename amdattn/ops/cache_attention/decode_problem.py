@@ -1,4 +1,4 @@
-"""Frozen facts of attention over a cache of keys and values, before any choice of kernel."""
+"""The problem of attention over a cache of keys and values, before any choice of kernel."""
 
 from __future__ import annotations
 
@@ -11,59 +11,60 @@ from amdattn.ops.attention.facts import SIZES, AttentionFacts
 from amdattn.ops.cache_attention.layouts import CHUNK_BYTES, LAYOUTS, layouts_named
 from amdattn.scalars import INT32_MAX
 
-# Of positions, which kernels add to each other as int32.
+# Kernels add positions to each other as int32.
 MOST_KEYS = 2**30
 MOST_SPLITS = 128
-# Of elements of 8 bits: float32 has the inverse, and products of scores and it.
+# The least scale of 8-bit elements: float32 can hold its inverse, and products of it with scores.
 _LEAST_SCALE = 2.0**-60
-# Columns: both halves of what is turned are whole loads of a lane. flash-attn asks for the same.
+# Columns: both halves of the rotated channels are whole loads of a lane. flash-attn requires the
+# same.
 ROTARY_STEP = 16
 _OR_NONE = ("seqlen_new", "page_size", "rotary_dim", "rotary_positions")
 _FLAGS = (
     *("sinks", "return_lse", "cache_seqlens", "cache_batch_idx", "cache_leftpad"),
     *("rotary_interleaved", "k_descales", "v_descales"),
 )
-_RECIPROCAL = 2**32  # over the keys of a page, rounded up, by which kernels find a position's page
+_RECIPROCAL = 2**32  # divided by the keys of a page: kernels multiply positions to find pages
 
 
 @dataclass(frozen=True)
 class DecodeProblem(AttentionFacts):
-    """Attention of a few queries of every sequence over what a cache has of it.
+    """Attention of a few queries of every sequence over the keys that a cache has of it.
 
     Parameters
     ----------
     batch, seqlen_q : int
-        Sequences, and queries of each.
+        Sequences, and queries per sequence.
     seqlen_kv : int
-        Keys that a sequence can have: rows of the cache, or of all pages of a row of the table.
+        The most keys of a sequence: rows of the cache, or of all pages of a row of the table.
     num_heads_q, num_heads_kv, head_dim, head_dim_v, dtype, softmax_scale
-        As of `AttentionProblem`.
+        As in `AttentionProblem`.
     kv_dtype : str, optional
-        Of the cache: `dtype`, which it defaults to, or one of 8 bits.
+        Element type of the cache: `dtype`, which is the default, or an 8-bit type.
     kv_layout : {"NHD", "packed", "shuffled"}
-        How the cache lies: `amdattn.ops.cache_attention.layouts`. What is not "NHD" has pages.
+        Layout of the cache, see `amdattn.ops.cache_attention.layouts`. All but "NHD" need pages.
     k_descale, v_descale : float
-        Elements of 8 bits stand for so many times their value.
+        The factor of 8-bit elements.
     k_descales, v_descales : bool
-        Whether each head has its own instead, which launches read.
+        Whether each head has its own factor instead, which launches read.
     causal, window_size, softcap, sinks
-        As `amdattn.flash_attn_func` takes them; the last query is at the last key.
+        As in `amdattn.flash_attn_func`; the last query is aligned to the last key.
     return_lse : bool
-        Also produce log(sum(exp(scores))).
+        Whether to return log(sum(exp(scores))).
     seqlen_new : int
-        Keys of every sequence that are appended first.
+        Keys per sequence that are appended first.
     page_size : int
         Keys of a page; 0: every sequence has its own rows.
     num_pages : int, optional
-        That the cache has, without pages its sequences; defaults to as many as `batch` needs.
+        Pages of the cache, or its sequences if it has no pages; default: as many as `batch` needs.
     rotary_dim, rotary_positions : int
-        Channels that are turned, and positions that there are angles of; 0: none are.
+        Channels that are rotated, and positions that have angles; 0: no rotary embedding.
     rotary_interleaved : bool
-        Whether pairs are next to each other, or half of `rotary_dim` apart.
+        Whether the channels of a pair are adjacent, or half of `rotary_dim` apart.
     rotary_dtype : str, optional
-        Of angles: `dtype`, which it defaults to, or float32, of which none is rounded.
+        Element type of angles: `dtype`, which is the default, or float32, which is not rounded.
     cache_seqlens, cache_batch_idx, cache_leftpad : bool
-        Whether these are given.
+        Whether these arrays are given.
     num_splits : int
         Parts of every tile of queries; 0: chosen on the device, by the true lengths.
 
@@ -117,7 +118,7 @@ class DecodeProblem(AttentionFacts):
         self._check_rotary()
 
     def _check_cache(self) -> None:
-        """That keys fit, and what goes with pages."""
+        """Check that keys fit, and that pages are not combined with other ways of lookup."""
         if self.seqlen_kv > self._most_keys:
             raise ValueError(f"seqlen_kv={self.seqlen_kv} must be in 1..{self._most_keys}")
         if self.page_size:
@@ -139,7 +140,7 @@ class DecodeProblem(AttentionFacts):
             )
 
     def _check_elements(self) -> None:
-        """Of the cache: their scales, and how they lie."""
+        """Check the scales and the layout of the cache's elements."""
         for name in ("k_descale", "v_descale"):
             scale = scalars.number(name, getattr(self, name))
             if not _LEAST_SCALE <= scale <= 1 / _LEAST_SCALE:
@@ -158,7 +159,7 @@ class DecodeProblem(AttentionFacts):
             )
 
     def _check_rotary(self) -> None:
-        """Angles, and whether there are enough of them."""
+        """Check the angles of rotary embeddings, and that there are enough of them."""
         dim, positions = self.rotary_dim, self.rotary_positions
         of_angles = self.rotary_dtype if dim and self.rotary_dtype else self.dtype
         self._put("rotary_dtype", as_dtype(of_angles, "rotary_dtype").name)
@@ -188,57 +189,57 @@ class DecodeProblem(AttentionFacts):
                 f"seqlen_kv={self.seqlen_kv} can come to"
             )
 
-    # What chunks of queries may have otherwise.
+    # Properties that chunks of queries override.
 
-    total_q = 0  # rows of chunks of several lengths; 0: all have `seqlen_q`
+    total_q = 0  # rows of all chunks of several lengths; 0: all have `seqlen_q`
 
     @property
     def max_seqlen_kv(self) -> int:
-        """Keys of a sequence, at most."""
+        """The most keys of a sequence."""
         return self.seqlen_kv
 
     @property
     def max_total_kv(self) -> int:
-        """Those of all sequences, at most."""
+        """The most keys of all sequences together."""
         return self.batch * self.max_seqlen_kv
 
     @property
     def own(self) -> DecodeProblem:
-        """Attention over the cache alone, as of a cascade."""
+        """Attention over the cache alone, as in a cascade."""
         return self
 
     @property
     def is_ragged(self) -> bool:
-        """Whether chunks have lengths of their own, and q is the rows of all."""
+        """Whether chunks have several lengths, with q packed."""
         return self.total_q > 0
 
     @property
     def has_key_sums(self) -> bool:
-        """Whether keys are counted by sums (cu_seqlens_k)."""
+        """Whether lengths of keys are given as cumulative sums (cu_seqlens_k)."""
         return self.is_ragged and not self.cache_seqlens
 
     @property
     def queries(self) -> int:
-        """Of all sequences."""
+        """Queries of all sequences."""
         return self.total_q or self.batch * self.seqlen_q
 
     @property
     def is_quantized(self) -> bool:
-        """Whether elements of the cache have 8 bits, and a scale."""
+        """Whether elements of the cache have 8 bits, and therefore a scale."""
         return self.kv_itemsize == 1
 
     @property
     def is_packed(self) -> bool:
-        """Whether 16 bytes of a key are next to those of another key."""
+        """Whether memory interleaves keys in units of 16 bytes."""
         return self.kv_layout != "NHD"
 
     def is_scaled(self, cache: str) -> bool:
-        """Whether the heads of "k" or "v" have scales of their own."""
+        """Whether each head of "k" or "v" has its own scale."""
         return self.k_descales if cache == "k" else self.v_descales
 
     @property
     def kv_itemsize(self) -> int:
-        """Bytes of an element of the cache."""
+        """Bytes per element of the cache."""
         return as_dtype(self.kv_dtype).itemsize
 
     @property
@@ -247,7 +248,7 @@ class DecodeProblem(AttentionFacts):
         return CHUNK_BYTES // self.kv_itemsize
 
     def cache_shape(self, name: str) -> tuple[int, ...]:
-        """Of "k_cache" or "v_cache" as its layout has it."""
+        """Shape of "k_cache" or "v_cache" in the layout of the cache."""
         dim = self.head_dim if name == "k_cache" else self.head_dim_v
         sizes = {"page": self.num_pages, "seq": self.page_keys}
         sizes |= {"head": self.num_heads_kv, "column": dim}
@@ -255,7 +256,7 @@ class DecodeProblem(AttentionFacts):
 
     @property
     def page_keys(self) -> int:
-        """Keys of a page, without pages those of a sequence."""
+        """Keys of a page, or of a sequence if there are no pages."""
         return self.page_size or self.seqlen_kv
 
     @property
@@ -265,37 +266,37 @@ class DecodeProblem(AttentionFacts):
 
     @property
     def page_reciprocal(self) -> int:
-        """By which kernels find the page of a position; 0 without pages."""
+        """The factor by which kernels find the page of a position; 0 without pages."""
         return -(-_RECIPROCAL // self.page_size) if self.page_size else 0
 
     @property
     def _most_keys(self) -> int:
-        """Positions of which the reciprocal finds the page."""
+        """The most positions for which the reciprocal finds the right page."""
         excess = self.page_reciprocal * self.page_size - _RECIPROCAL if self.page_size else 0
         return min(MOST_KEYS, _RECIPROCAL // excess if excess else MOST_KEYS)
 
     @property
     def is_masked(self) -> bool:
-        """Whether queries of a sequence see different keys: each is then turned by its place."""
+        """Whether queries see different keys, in which case each is rotated by its position."""
         return self.causal or max(self.window_size) >= 0
 
     @property
     def rotary_flags(self) -> int:
-        """How angles and what they turn lie, as arguments of kernels have it."""
+        """Flags of kernels: 1 for interleaved pairs, 2 for angles of another type."""
         return int(self.rotary_interleaved) | 2 * (self.rotary_dtype != self.dtype)
 
     @property
     def window(self) -> tuple[int, int]:
-        """Keys before and behind the one that a query is at; -1: all.
+        """Keys before and after the one at which a query is; -1: all.
 
-        No more than there can be: kernels add them to positions as int32.
+        They are limited to the possible keys, because kernels add them to positions as int32.
         """
         left, right = self.window_size
         return min(left, self.seqlen_kv), 0 if self.causal else min(right, self.seqlen_q)
 
     @property
     def seen_keys(self) -> int:
-        """Keys that some query of a sequence sees, of a full cache."""
+        """Keys that some query of a sequence sees if the cache is full."""
         left, _ = self.window
         return self.seqlen_kv if left < 0 else min(self.seqlen_kv, left + self.seqlen_q)
 
@@ -308,20 +309,20 @@ class DecodeProblem(AttentionFacts):
 
     @property
     def brief(self) -> str:
-        """Sizes and what is less usual."""
+        """Sizes, and arguments that differ from the defaults."""
         types = self.dtype + f"/{self.kv_dtype}" * (self.kv_dtype != self.dtype)
         angles = f" rotary_dtype={self.rotary_dtype}" * (self.rotary_dtype != self.dtype)
         return f"{types} {self._sizes_text}{self._unusual_text(_USUAL)}{angles}"
 
     @property
     def flops(self) -> int:
-        """Of both products, of a full cache."""
+        """Operations of both products with a full cache."""
         pairs = self.batch * self.num_heads_q * self.seqlen_q * self.seen_keys
         return 2 * pairs * (self.head_dim + self.head_dim_v)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of q, of the result, of what is appended and of the keys and values of a cache."""
+        """Bytes of q, the result, appended rows, and keys and values of a full cache."""
         width = self.head_dim + self.head_dim_v
         rows = self.seqlen_q * self.num_heads_q
         seen = self.seen_keys * self.num_heads_kv * self.kv_itemsize
@@ -341,6 +342,6 @@ Kind = TypeVar("Kind", bound=DecodeProblem)
 
 
 def as_problem(kind: type[Kind], problem: DecodeProblem, **others: Any) -> Kind:
-    """What decoding asks for in `problem` as a problem of this kind, with some `others` instead."""
+    """The decoding part of `problem` as a problem of this kind, with `others` replaced."""
     named = {one.name: getattr(problem, one.name) for one in fields(DecodeProblem)}
     return kind(**{**named, **others})

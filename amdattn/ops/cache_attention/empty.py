@@ -1,4 +1,4 @@
-"""Attention over a cache of arrays without elements: no queries, no keys, or none to append."""
+"""Attention over a cache with empty arrays: no queries, no keys, or none to append."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def has_none(key: CacheKey) -> bool:
 
 
 def results(asked: CacheArguments, call: CacheCall, again: Callable[[CacheArguments], Any]) -> Any:
-    """What such a call returns, once everything else about it is checked.
+    """The results of a call with empty arrays, after all other checks.
 
-    `again` makes the call of other arguments.
+    `again` makes a call with other arguments.
     """
     key, views = call.key, call.views
     q, k_cache, v_cache, k, angles = key.shapes
@@ -40,7 +40,7 @@ def results(asked: CacheArguments, call: CacheCall, again: Callable[[CacheArgume
         raise ValueError(
             f"k has {k[1]} rows a sequence; k_cache, of shape {k_cache}, has room for 0"
         )
-    if k and q[1] == 0 and q[0]:  # keys are appended all the same
+    if k and q[1] == 0 and q[0]:  # keys are appended nevertheless
         zeros: Any = host_empty((q[0], 1, *q[2:]), views["q"].dtype)
         zeros[...] = 0
         if views["q"].on_device:
@@ -57,6 +57,6 @@ def results(asked: CacheArguments, call: CacheCall, again: Callable[[CacheArgume
 
 
 def _lifted(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """With one element where there is none; the last axis of arrays is left, as in the forward."""
+    """The shape with empty axes lifted to 1, except the last axis, as in the forward."""
     kept = 0 if len(shape) == len(("batch", "page")) else 1
     return tuple(n if i >= len(shape) - kept else max(1, n) for i, n in enumerate(shape))

@@ -1,4 +1,4 @@
-"""Attention over a cache of keys and values, and over a prefix that sequences share, too."""
+"""Attention over a cache of keys and values, also with a prefix that all sequences share."""
 
 from __future__ import annotations
 
@@ -44,70 +44,74 @@ def flash_attn_with_kvcache(
     lse: Any = None,
     stream: Any = None,
 ) -> Any:
-    """Attention of queries of every sequence over a cache, to which keys may be appended.
+    """Compute attention of queries over a cache of each sequence, to which keys may be appended.
 
-    Names, order and meaning of the positional parameters are flash-attn's. What is not listed here,
-    and errors, are as of `flash_attn_func`.
+    Names, order and meaning of the positional parameters are those of flash-attn. Parameters that
+    are not listed here, and errors, are those of `flash_attn_func`.
 
-    Of up to 16 queries a sequence one launch appends, turns and attends; of more (chunks of
-    prompts) one appends, turns and copies pages to rows, and others attend. The lengths are read on
-    the device. With int32 arrays in device memory a step plans and waits for nothing; results that
-    are not given and scratch memory are of the cache.
+    With up to 16 queries per sequence, one launch appends, applies rotary embeddings and attends.
+    With more (chunks of prompts), one launch appends, applies rotary embeddings and copies pages to
+    rows, and others attend. Lengths are read on the device. With int32 arrays in device memory a
+    step neither plans nor waits; results that are not given, and scratch memory, come from the
+    memory cache.
 
     Parameters
     ----------
     q : array, bfloat16 or float16, (batch, seqlen_q, num_heads_q, head_dim)
-        Of any kind that `flash_attn_func` takes. In device memory of q, the caches, k, v and out
-        rows begin at multiples of 16 bytes.
+        Any array that `flash_attn_func` accepts. In device memory the rows of q, the caches, k, v
+        and out must begin at multiples of 16 bytes.
     k_cache : array, like q, (batch_cache, seqlen_cache, num_heads_kv, head_dim)
-        With `block_table` (num_pages, page_size, num_heads_kv, head_dim), page_size a multiple of
-        16 up to 256. What lies behind the keys of a sequence is not looked at. Elements may be
-        the device's 8-bit floats, too (float8_e4m3fnuz on gfx942, float8_e4m3fn on gfx950), or
-        these as uint8.
-    v_cache : array, like q, shaped like k_cache, of head_dim_v
+        With `block_table` (num_pages, page_size, num_heads_kv, head_dim), where page_size is a
+        multiple of 16 up to 256. Rows beyond the keys of a sequence are not read. Elements may also
+        be the device's 8-bit floats (float8_e4m3fnuz on gfx942, float8_e4m3fn on gfx950), also
+        given as uint8.
+    v_cache : array, like q, shaped like k_cache, with head_dim_v columns
     k, v : array, like q, (batch, seqlen_new, num_heads_kv, head_dim or head_dim_v), optional
-        Written to the caches from position ``cache_seqlens[b]`` on, before the queries attend. The
-        caches must be in device memory then.
+        Written to the caches from position ``cache_seqlens[b]`` on before the queries attend. The
+        caches must then be in device memory.
     rotary_cos, rotary_sin : array, like q or float32, (positions, rotary_dim / 2), optional
-        With them k and q are turned: row i of k by the angles of position ``cache_seqlens[b] + i``;
-        of q, too, if `causal` or a window is given, else all by those of ``cache_seqlens[b]``.
+        Angles of rotary embeddings for k and q. Row i of k is rotated by the angles of position
+        ``cache_seqlens[b] + i``. So is row i of q if `causal` or a window is given; otherwise all
+        rows of q are rotated by those of ``cache_seqlens[b]``.
     cache_seqlens : int, or array of int32 or int64, (batch,), optional
-        Keys that the cache has of each sequence before; an int: of all. None: it is full. In device
-        memory a sequence whose length is out of range has no keys: nothing is appended, out is 0.
+        Keys of each sequence in the cache before the call; an int holds for all sequences. None:
+        the cache is full. In device memory, a sequence whose length is out of range has no keys:
+        nothing is appended, and out is 0.
     cache_batch_idx : array of int32 or int64, (batch,), optional
-        Which sequence of the caches each of q's is. Without: the same. With k no two are. In device
-        memory as `cache_seqlens` if out of range.
+        The sequence of the caches for each sequence of q. None: the same one. With k they must all
+        differ. In device memory, values out of range are treated like those of `cache_seqlens`.
     cache_leftpad : array of int32 or int64, (batch,), optional
-        Positions at the begin of each sequence that no query sees.
+        Positions at the beginning of each sequence that no query sees.
     block_table : array of int32 or int64, (batch, pages of a sequence), optional
-        Position p of sequence b lies in page ``block_table[b, p // page_size]``. Entries of which
-        no query sees a key are not looked at; several may name one page. In device memory what no
-        page is, such as -1, is not written to, and queries that see a key of it are NaN.
+        Position p of sequence b is in page ``block_table[b, p // page_size]``. Entries are not read
+        if no query sees a key of them; several may name the same page. In device memory, an entry
+        that is not a page, such as -1, is not written to, and queries that see a key of it are NaN.
     causal : bool
-        Query i sees keys up to ``i + L - seqlen_q`` of the L that there are, appended ones among
-        them: the last query all.
+        Query i sees keys up to ``i + L - seqlen_q`` of the L keys, appended ones included, so the
+        last query sees all keys.
     window_size : (int or None, int or None)
-        Query i sees `left` keys before and `right` behind that one; -1 or None: all.
+        Query i sees `left` keys before and `right` keys after that one; -1 or None: all.
     rotary_interleaved : bool
-        Pairs are channels 2i and 2i + 1; else i and i + rotary_dim / 2.
+        Whether channels 2i and 2i + 1 form pairs; otherwise channels i and i + rotary_dim / 2.
     num_splits : int
-        0: workgroups share the keys of all sequences evenly, by their true lengths. More: every
-        tile of queries in as many parts, so that a sequence's result does not depend on the others
-        of the call. 1: in one.
+        0: workgroups share the keys of all sequences evenly, by their true lengths. Otherwise every
+        tile of queries is computed in this many parts, so that the result of a sequence does not
+        depend on the other sequences of the call.
     return_softmax_lse : bool
         Return ``(out, lse)``, as with `lse`.
     kv_layout : {"NHD", "packed", "shuffled"}
-        How pages lie. "packed", as vLLM's: k_cache (num_pages, num_heads_kv, head_dim / x,
-        page_size, x), x elements being 16 bytes, and v_cache (num_pages, num_heads_kv, head_dim_v,
-        page_size). "shuffled", as AITER's: v_cache (num_pages, num_heads_kv, page_size / x,
-        head_dim_v, x) instead. head_dim is a multiple of x then.
+        The layout of pages. "packed", as in vLLM: k_cache (num_pages, num_heads_kv, head_dim / x,
+        page_size, x), where x elements are 16 bytes, and v_cache (num_pages, num_heads_kv,
+        head_dim_v, page_size). "shuffled", as in AITER: the same, but v_cache (num_pages,
+        num_heads_kv, page_size / x, head_dim_v, x). head_dim must then be a multiple of x.
     k_descale, v_descale : float, or array of float32, (num_heads_kv,) or (1,), optional
-        Or, as FlashAttention-3 has them, (batch, num_heads_kv) with equal rows: on the device of
-        stride 0. What elements of a cache of 8-bit floats are to be multiplied by; of a row that is
-        appended what it is divided by, in float32 by a product with its inverse. Quotients beyond
-        the greatest number become it. None: 1. Arrays on the host are copied in every call.
+        The factor of the elements of a cache of 8-bit floats. Rows that are appended are divided by
+        it, as a float32 product with its inverse; quotients beyond the greatest number become that
+        number. As in FlashAttention-3, the shape may also be (batch, num_heads_kv) with equal rows,
+        which must have stride 0 on the device. None: 1. Arrays on the host are copied in every
+        call.
     max_seqlen_k : int, optional
-        No sequence has more keys, those of k among them: what memory for copies of pages is for,
+        The most keys of a sequence, including those of k. It limits the memory for copies of pages,
         which more than 16 queries need. None: as many as the cache has room for.
 
     Returns
@@ -139,41 +143,41 @@ def cascade_attention(
     prefix_len: int | None = None,
     **options: Any,
 ) -> Any:
-    """Attention over keys that all sequences have first, and over a cache of what each has then.
+    """Compute attention over a prefix that all sequences share, and a cache of their own keys.
 
-    As `flash_attn_with_kvcache` of caches that all begin with the prefix, of which the keys and
-    values are read once for all sequences instead of once for each. Both parts are rounded before
-    they are merged. Parameters that are not listed, results and errors are as those of
-    `flash_attn_with_kvcache`, of the cache alone: lengths, pages and rows of angles count from
-    behind the prefix.
+    The result is that of `flash_attn_with_kvcache` on caches that all begin with the prefix, but
+    keys and values of the prefix are read once for all sequences instead of once for each. Both
+    parts are rounded before they are merged. Parameters that are not listed, results and errors are
+    those of `flash_attn_with_kvcache` for the cache alone: lengths, pages and rows of angles count
+    from the end of the prefix.
 
     Parameters
     ----------
     q : array, bfloat16 or float16, (batch, seqlen_q, num_heads_q, head_dim)
-        Every query sees all of the prefix. With `causal` sequences have at least seqlen_q keys
-        behind it, those of k among them.
+        Every query sees all of the prefix. With `causal` sequences must have at least seqlen_q keys
+        after the prefix, including those of k.
     k_prefix, v_prefix : array, like q, (prefix_len, num_heads_kv, head_dim or head_dim_v)
         None with `prefix_table`.
     rotary_cos, rotary_sin : array, like q or float32, (positions, rotary_dim / 2), optional
-        Row p is of the pth position behind the prefix: of a table of all positions
+        Row p belongs to the pth position after the prefix; from a table of all positions, pass
         ``rotary_cos[prefix_len:]``.
     block_table : array of int32 or int64, (batch, pages of a sequence), optional
-        Of own keys: of a table whose rows begin with the prefix what is behind that.
+        Pages of own keys; from a table whose rows begin with the prefix, pass the rest.
     window_size
         Must be (-1, -1).
     prefix_table : array of int32 or int64, (pages of the prefix,), optional
-        The prefix lies in these pages of the caches. They are copied to rows in every call.
+        The pages of the caches that hold the prefix. They are copied to rows in every call.
     prefix_len : int, optional
         With `prefix_table`: keys of the prefix; None: its pages are full.
     sinks : array, float32, (num_heads_q,), optional
-        Counts once.
+        They count once, not per part.
     """
     asked = CacheArguments(q, k_cache, v_cache, *rest, **options)
     return _call(asked, Prefix(k_prefix, v_prefix, prefix_table, prefix_len))
 
 
 class Prefix(NamedTuple):
-    """Keys that all sequences have first: rows of arrays, or pages of the cache."""
+    """The shared prefix: rows of arrays, or pages of the cache."""
 
     k: Any
     v: Any
@@ -181,7 +185,7 @@ class Prefix(NamedTuple):
     keys: int | None  # None: all of them
 
     def sizes(self, call: CacheCall) -> tuple[int, int]:
-        """Keys, and pages that they lie in; of rows the views are added to those of the call."""
+        """The keys and the pages of the prefix; adds views of its rows to those of the call."""
         rows = {"k_prefix": self.k, "v_prefix": self.v}
         for name, x in rows.items():
             if (x is None) == (self.table is None):
@@ -202,7 +206,7 @@ class Prefix(NamedTuple):
 
 
 def _pages_of(table: Any) -> int:
-    """Of an array, or of pages in a list."""
+    """The number of pages in an array or a list."""
     if isinstance(table, (list, tuple, range)):
         return len(table)
     shape = getattr(table, "shape", None)

@@ -1,4 +1,4 @@
-"""Lengths, sequences and pages of a cache, in the forms callers have; kernels read int32."""
+"""Reads lengths, sequences and pages of a cache in the forms of callers; kernels read int32."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class IndexCheck:
     ----------
     shape : tuple of int
     most : int
-        The greatest value of those on the host, of which the least is 0; -1: any are taken.
+        The greatest allowed value on the host, where the least is 0; -1: no limit.
     why : str
-        What that is, for messages.
+        What this limit is, for messages.
     total : int
-        The greatest sum of those on the host; -1: any is taken.
+        The greatest allowed sum on the host; -1: no limit.
     why_total : str
     least : int
-        The least value of those on the host.
+        The least allowed value on the host.
     why_least : str
     differ : str
-        Why no two of those on the host may be the same; "": they may.
+        The reason why no two values on the host may be equal; "": they may.
     """
 
     shape: tuple[int, ...]
@@ -49,7 +49,7 @@ class IndexCheck:
     differ: str = ""
 
     def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
-        """See indices as int32, on the device of q if it is on one."""
+        """Return a view of the indices as int32, on the device of q if q is on one."""
         if isinstance(array, int) or getattr(array, "shape", None) == ():
             array = _of_all(scalars.integer(label, array), label, self.shape)
         view = as_view(private(array, label), label, stream)
@@ -62,7 +62,7 @@ class IndexCheck:
         if view.array is None:
             return on_device(view, label, stream, INT32_MIN, INT32_MAX)
         self._check(view.array, label)
-        # What no value is asked of may be unused, and more than int32 holds.
+        # Values without a limit may be unused, and may exceed int32.
         return placed(view.array, label, ordinal, stream)
 
     def _check(self, host: NDArray[Any], label: str) -> None:
@@ -88,7 +88,7 @@ class IndexCheck:
 
 
 def check_values(values: NDArray[Any], label: str, most: int, why: str) -> None:
-    """That indices on the host are in ``0..most``."""
+    """Raise ValueError unless indices on the host are in ``0..most``."""
     wrong = (values < 0) | (values > most)
     if wrong.any():
         at = tuple(int(i[0]) for i in wrong.nonzero())
@@ -97,15 +97,16 @@ def check_values(values: NDArray[Any], label: str, most: int, why: str) -> None:
         )
 
 
-# Operands that tell which pages are used.
+# Operands that determine which pages are used.
 COUNTED = ("block_table", "cache_seqlens", "cu_seqlens_q", "cu_seqlens_kv")
 
 
 def check_pages(given: Mapping[str, Any], problem: DecodeProblem) -> None:
-    """That pages on the host are there, as far as is known which are used.
+    """Raise ValueError if pages on the host that are used do not exist.
 
-    Those that some query sees or that keys are appended to; of lengths that are not known here all
-    that an entry can be, which is -1 where there is none. Of operands that are `private`.
+    Pages are used if some query sees them or keys are appended to them. If lengths are not known on
+    the host, every entry must be a page or -1, which stands for none. The operands must be
+    `private`.
     """
     import numpy as np
 
@@ -136,7 +137,7 @@ def check_pages(given: Mapping[str, Any], problem: DecodeProblem) -> None:
 
 
 def _on_host(array: Any) -> NDArray[Any] | None:
-    """An array of what is `private`, if it is on the host."""
+    """The array of a `private` operand if it is on the host, else None."""
     import numpy as np
 
     if isinstance(array, (int, np.integer)):
@@ -145,14 +146,14 @@ def _on_host(array: Any) -> NDArray[Any] | None:
 
 
 def _differences(sums: Any) -> Any:
-    """Lengths of sequences of sums on the host; of others these, which nobody knows here."""
+    """Lengths from cumulative sums on the host; other sums are returned unchanged."""
     import numpy as np
 
     return np.diff(sums) if isinstance(sums, np.ndarray) else sums
 
 
 def _of_all(value: int, label: str, shape: tuple[int, ...]) -> NDArray[np.int32]:
-    """One number that a caller gives for all sequences."""
+    """An array of the number that a caller gives for all sequences."""
     if len(shape) != 1:
         raise TypeError(f"{label}={value} must be an array of shape {shape}")
     if abs(value) > INT32_MAX:

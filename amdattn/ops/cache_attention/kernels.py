@@ -1,4 +1,4 @@
-"""Kernels of attention over a cache: their names, what they are told, and on which operands."""
+"""Kernels of attention over a cache: their names, their arguments and their operands."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from amdattn.op.support import Mismatch
 from amdattn.ops.cache_attention.decode_problem import DecodeProblem
 from amdattn.ops.cache_attention.layouts import LAYOUTS
 
-# Of KernelSpec.op.
+# Values of KernelSpec.op.
 DECODE, CACHE_ROWS, LSE_ROWS, CASCADE_MERGE = (
     *("attn_decode", "cache_rows", "lse_rows", "cascade_merge"),
 )
-# Of KernelSpec.grid. Of decoding x = any number of workgroups, which share the work.
+# Values of KernelSpec.grid. For decoding x = any number of workgroups, which share the work.
 DECODE_GRID = "shares_of_work"
-# x = any number of workgroups, which share the keys; y = 2 if they copy queries, too.
+# x = any number of workgroups, which share the keys; y = 2 if they also copy queries.
 ROWS_GRID = "shares_of_keys_and_queries"
 # x = ceil(rows of all sequences and heads / lanes).
 LSE_GRID = "rows_of_all_heads"
 # x = ceil(rows / rows of a workgroup), each lane of which has 8 columns.
 MERGE_GRID = "rows_of_all_queries_and_heads"
-MOST_QUERIES = 16  # of a sequence, that kernels of decoding take
+MOST_QUERIES = 16  # per sequence that decoding kernels support
 
-# Other operands in place of some, by name, with strides that are not those of the operand.
+# Replacements of operands by name, with strides that differ from those of the operand.
 Operands = dict[str, tuple[str, Mapping[str, Argument]]]
 _ROW_AXES = ("batch", "seq", "head")
 _NUMBERS = (
@@ -36,7 +36,7 @@ _NUMBERS = (
 
 
 def type_mismatches(kernel: KernelSpec, problem: DecodeProblem) -> list[Mismatch]:
-    """Element types of a problem that a kernel does not take."""
+    """Element types of a problem that a kernel does not support."""
     found = []
     for name, taken in (("dtype", kernel.dtype), ("kv_dtype", kernel.params["kv_dtype"])):
         if getattr(problem, name) != taken:
@@ -45,12 +45,12 @@ def type_mismatches(kernel: KernelSpec, problem: DecodeProblem) -> list[Mismatch
 
 
 def cache_arguments(problem: DecodeProblem) -> dict[str, Argument]:
-    """What kernels may be told of a call over a cache, by argument; 0 of operands that it has not.
+    """All arguments of kernels for a call over a cache by name; 0 for absent operands.
 
-    Each takes what its block of arguments has.
+    Each kernel uses those in its block of arguments.
     """
     p = problem
-    # Of arguments that are addresses: the operand, whether there is one, axes of strides besides.
+    # For addresses: the operand, whether it is present, and the axes of its strides.
     rows: dict[str, tuple[str, object, tuple[str, ...]]] = {
         **{"q": ("q", True, _ROW_AXES), "o": ("out", True, _ROW_AXES)},
         **{f"{x}_new": (x, p.seqlen_new, _ROW_AXES) for x in "kv"},
@@ -85,7 +85,7 @@ def cache_arguments(problem: DecodeProblem) -> dict[str, Argument]:
 
 
 def replaced(launch: Launch, operands: Operands) -> Launch:
-    """The launch on other operands."""
+    """The launch with some operands replaced."""
 
     def name(given: str) -> str:
         return operands.get(given, (given, {}))[0]

@@ -1,4 +1,4 @@
-"""What the operands of attention over a cache must be: of few queries, of chunks, of cascades."""
+"""Specs of the operands of attention over a cache: for few queries, chunks, and cascades."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _INT32 = as_dtype("int32")
 
 
 def operands(problem: DecodeProblem, *others: OperandSpec) -> dict[str, OperandSpec]:
-    """Q, the caches, what is appended to them, what tells keys from others, `others`, out and lse.
+    """Specs of q, the caches, appended rows, indices and lengths, `others`, out and lse.
 
-    Chunks of several lengths are the rows of all.
+    Chunks of several lengths are packed.
     """
     p = problem
     element, of_kv = as_dtype(p.dtype), as_dtype(p.kv_dtype)
@@ -135,7 +135,7 @@ def operands(problem: DecodeProblem, *others: OperandSpec) -> dict[str, OperandS
 
 
 def _lengths(p: DecodeProblem, index: Callable[..., OperandSpec]) -> OperandSpec:
-    """Keys of the sequences, within what the cache has room for, or what is declared."""
+    """The operand of lengths, limited by the room in the cache and by what is declared."""
     room, total = p.max_seqlen_kv - p.seqlen_new, p.max_total_kv - p.batch * p.seqlen_new
     is_bounded = total < p.batch * room
     check = IndexCheck(
@@ -152,7 +152,7 @@ def _lengths(p: DecodeProblem, index: Callable[..., OperandSpec]) -> OperandSpec
 
 
 def _sums(p: PrefillProblem) -> list[OperandSpec]:
-    """Of the lengths of chunks, and of their keys."""
+    """The operands of cumulative lengths of chunks and of their keys."""
     return [
         OperandSpec(
             *(name, "in", (p.batch + 1,), _INT32, (), label),
@@ -172,7 +172,7 @@ def _sums(p: PrefillProblem) -> list[OperandSpec]:
 
 
 def spread_pages(shape: tuple[int, int], num_pages: int) -> NDArray[np.int32]:
-    """A table whose pages are anywhere in the cache, each once if there are enough."""
+    """A table of pages spread over the cache, each used once if there are enough."""
     import numpy as np
 
     order = np.random.default_rng(0).permutation(num_pages)
@@ -180,7 +180,7 @@ def spread_pages(shape: tuple[int, int], num_pages: int) -> NDArray[np.int32]:
 
 
 def alike(value: int, count: int) -> NDArray[np.int32]:
-    """The same number for every sequence."""
+    """An array with the same number for every sequence."""
     import numpy as np
 
     return np.full(count, value, np.int32)
@@ -194,7 +194,7 @@ def in_order(num_pages: int, count: int) -> NDArray[np.int32]:
 
 
 def _alike_sums(total: int, longest: int, count: int) -> NDArray[np.int32]:
-    """Of sequences that are equally long, as far as rows suffice."""
+    """Cumulative lengths of sequences that are equally long, as far as rows suffice."""
     import numpy as np
 
     each = min(longest, -(-total // count))

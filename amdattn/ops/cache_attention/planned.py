@@ -1,4 +1,4 @@
-"""Plans of attention over a cache, each made once."""
+"""Plans of attention over a cache, each of which is made once."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def planned(problem: Any, props: DeviceProps) -> Any:
 def planned_for(
     ordinal: int, key: CacheKey, of_prefix: tuple[int, int] | None = None, copies: str = ""
 ) -> Any:
-    """The plan of a call on a device, by its number; with so many keys and pages of a prefix."""
+    """The plan of a call on the device with an ordinal, with the keys and pages of a prefix."""
     props = runtime.get(ordinal).props
     own = problem_of(key, props.architecture.fp8, copies)
     if of_prefix is None:
@@ -63,7 +63,7 @@ def plan_decode(*sizes: Any, device: DeviceProps | str, **options: Any) -> Decod
     device : DeviceProps or str
         `amdattn.device_props()` for the bound device, or a known name such as "MI300X".
     **options
-        The rest of `DecodeProblem`: head_dim_v, dtype, causal, seqlen_new, page_size, ...
+        The other parameters of `DecodeProblem`: head_dim_v, dtype, causal, seqlen_new, ...
 
     Raises
     ------
@@ -75,12 +75,13 @@ def plan_decode(*sizes: Any, device: DeviceProps | str, **options: Any) -> Decod
 
 @rest_as(plan_decode)
 def supports_decode(*sizes: Any, device: DeviceProps | str, **options: Any) -> Support:
-    """Whether a kernel exists for a well-formed problem; parameters as `plan_decode`.
+    """Whether a kernel exists for a well-formed problem; parameters are those of `plan_decode`.
 
     Returns
     -------
     Support
-        True in a condition if `ok`; else `reason`, and `nearest`: arguments to change.
+        True as a condition if `ok`. Otherwise `reason` says why, and `nearest` which arguments to
+        change.
     """
     problem, props = DecodeProblem(*sizes, **options), as_device_props(device)
     try:
@@ -98,16 +99,17 @@ def supports_decode(*sizes: Any, device: DeviceProps | str, **options: Any) -> S
 
 @rest_as(plan_decode)
 def plan_prefill(*sizes: Any, device: DeviceProps | str, **options: Any) -> PrefillPlan:
-    """Plan attention of chunks of queries over a cache; parameters and errors as `plan_decode`.
+    """Plan attention of chunks of queries over a cache.
 
-    What `flash_attn_with_kvcache` does of more than 16 queries a sequence, and, with `total_q`,
-    `flash_attn_varlen_func` with a block table.
+    `flash_attn_with_kvcache` runs such plans for more than 16 queries per sequence, and
+    `flash_attn_varlen_func` with a block table those with `total_q`. Other parameters and errors
+    are those of `plan_decode`.
 
     Parameters
     ----------
     **options
-        The rest of `PrefillProblem`: causal, seqlen_new, page_size, cache_seqlens, total_q,
-        max_seqlen_kv, max_total_kv, copies, ...
+        The other parameters of `PrefillProblem`: causal, seqlen_new, page_size, cache_seqlens,
+        total_q, max_seqlen_kv, max_total_kv, copies, ...
     """
     plan: PrefillPlan = planned(PrefillProblem(*sizes, **options), as_device_props(device))
     return plan
@@ -124,16 +126,16 @@ def plan_cascade(
     return_lse: bool = False,
     **options: Any,
 ) -> CascadePlan:
-    """Plan a call of `cascade_attention`; parameters and errors as `plan_decode`.
+    """Plan a call of `cascade_attention`; other parameters and errors are those of `plan_decode`.
 
     Parameters
     ----------
     seqlen_kv : int
-        The greatest length of own keys.
+        The greatest number of own keys.
     prefix_len, prefix_pages : int
-        Keys of the prefix, and the pages that it lies in; 0: it has arrays of its own.
+        Keys of the prefix, and the pages that hold it; 0: it has separate arrays.
     **options
-        The rest of `DecodeProblem`, of more than 16 queries of `PrefillProblem`.
+        The other parameters of `DecodeProblem`, or of `PrefillProblem` for more than 16 queries.
     """
     kind: Any = PrefillProblem if seqlen_q > MOST_QUERIES else DecodeProblem
     own = kind(batch, seqlen_q, *sizes, **options)

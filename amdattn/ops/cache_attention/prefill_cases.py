@@ -23,7 +23,7 @@ _case = partial(case, PrefillProblem)
 
 
 def cases(row: KernelSpec | None) -> Iterator[CacheCase]:
-    """Lengths around pages and tiles, every kind of cache and mask; of a kernel its own types."""
+    """Lengths around pages and tiles, and every kind of cache and mask; or cases of a kernel."""
     if row is None or row.op != CACHE_ROWS:
         yield from _general()
         return
@@ -89,7 +89,7 @@ def larger(on_gpu: bool) -> Iterator[CacheCase]:
 
 OPERATION: Operation[Any, TileChoice] = Operation(
     name="prefill",
-    title="chunks of queries over a cache",
+    title="attention of chunks of queries over a cache",
     kernel_ops=(CACHE_ROWS, ATTENTION, MERGE, SCHEDULE, LSE_ROWS),
     plan_type=PrefillPlan,
     options=PREFILL_OPTIONS,

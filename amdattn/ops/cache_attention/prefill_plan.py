@@ -1,4 +1,4 @@
-"""Plans of attention of many queries over a cache that can be run."""
+"""Runnable plans of attention of many queries over a cache."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CACHES = ("k_cache", "v_cache")
 
 
 def apart(strides: Mapping[str, int], seqlen_q: int, is_query: bool) -> str:
-    """Why rows of all sequences are not as far from each other as those of one, or ""."""
+    """The reason why rows of all sequences are not evenly spaced, or ""."""
     whole = seqlen_q * strides["seq"]
     if strides["batch"] == whole:
         return ""
@@ -31,12 +31,12 @@ def apart(strides: Mapping[str, int], seqlen_q: int, is_query: bool) -> str:
 
 
 class PrefillPlan(DecodePlan):
-    """A plan that can be run. Made by `plan_prefill`; see `Plan` for what it holds."""
+    """A plan that can be run, from `plan_prefill`; see `Plan` for its contents."""
 
     problem: PrefillProblem
 
     def misfit(self, spec: OperandSpec, operand: Operand) -> str:
-        """What in the address or strides of an operand kernels cannot take."""
+        """The reason why kernels do not support the address or strides of an operand, or ""."""
         if wrong := super().misfit(spec, operand):
             return wrong
         p, strides = self.problem, operand.strides
@@ -50,7 +50,7 @@ class PrefillPlan(DecodePlan):
     def admit(
         self, inputs: Mapping[str, View], outputs: Mapping[str, View], variant: str
     ) -> dict[str, Operand]:
-        """The operands of what was given, after every check."""
+        """Check the given arrays and return the operands."""
         operands = super().admit(inputs, outputs, variant)
         if inputs["q"].on_device:
             self.check_together(operands)
@@ -61,14 +61,14 @@ class PrefillPlan(DecodePlan):
         p = self.problem
         if spec.name in _CACHES and not p.copies_keys and p.num_pages > 1:
             apart = self._rows_of_entry(operand.strides)
-            # The step of a lone key is taken to be that of heads.
+            # The stride of a single key is taken to be that of heads.
             whole = p.page_keys if p.page_keys > 1 else p.num_heads_kv
             if apart != whole:
                 return f"sequences {apart} rows apart, which must be {whole}"
         return self.misfit(spec, operand)
 
     def check_together(self, operands: Mapping[str, Operand]) -> None:
-        """That sequences begin at the same rows of both caches, if these are read as they lie."""
+        """Check that sequences begin at the same rows of both caches, if no copy is made."""
         if self.problem.copies_keys:
             return
         k, v = (self._rows_of_entry(operands[name].strides) for name in _CACHES)
@@ -78,12 +78,12 @@ class PrefillPlan(DecodePlan):
                 "same unless the plan copies them (copies)"
             )
 
-    # -- what lies so that no kernel reads it ----------------------------------------------------
+    # -- operands with strides that kernels do not support ---------------------------------------
 
     def to_copy(self, views: Mapping[str, View]) -> str:
-        """What of these has strides of which this plan needs copies: a plan's `copies`.
+        """The operands whose strides require copies, as the `copies` of a plan.
 
-        Host arrays need none: they are copied to the device, and so that it can.
+        Host arrays need none, because they are copied to the device with suitable strides.
         """
         p = self.problem
         if not views["q"].on_device:
@@ -104,11 +104,11 @@ class PrefillPlan(DecodePlan):
         return tuple((name, specs[name]) for name in names)
 
     def _misfit(self, name: str, operand: Operand) -> str:
-        """Of strides alone: an address that is wrong for loads is wrong for copies."""
+        """The reason against the strides alone; an unaligned address also prevents copies."""
         return self.misfit(self.specs()[name], Operand(0, operand.strides))
 
     def _unread(self, strides: Mapping[str, int], dim: int) -> str:
-        """Why the forward kernel does not read keys as they lie."""
+        """The reason why the forward kernel cannot read keys without a copy."""
         unless = " unless the plan copies its rows (copies)"
         if wrong := wrong_for_blocks(strides["seq"], dim, self._forward):
             return f"{wrong}{unless}"

@@ -1,7 +1,7 @@
 """Attention of many queries over a cache: copies and appended rows, then the forward kernels. Pure.
 
-The forward kernels read keys as rows one after the other. A launch before them appends, turns, and
-copies what does not lie so.
+The forward kernels read keys as consecutive rows. A launch before them appends, rotates, and copies
+keys that are stored in another way.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from amdattn.scalars import LOG2_E, rest_of_float32
 
 _INT_BYTES = 4
 _LANE_COLUMNS = 8
-_LONG = 3  # pieces of a workgroup: as the performance model has it
+_LONG = 3  # pieces of a workgroup, according to the performance model
 _LOADS = 4  # kAtOnce of asm_src/cache/rows.h
 _K, _V, _Q, _Q_SUMS, _KV_SUMS, _LSE = (
     *("k_rows", "v_rows", "q_rows", "q_sums", "kv_sums", "lse_rows"),
 )
-SCALES = "scales"  # a region: those of 8-bit floats, of each head for scores and for results
+SCALES = "scales"  # a region: scales of 8-bit floats, per head, for scores and for results
 _SCALE_BYTES = 16  # asm_src/attn/head_scales.h
 
 
 def mismatches(kernel: KernelSpec, problem: PrefillProblem) -> list[Mismatch]:
-    """Everything in `problem` that a kernel that copies caches does not take."""
+    """Everything in `problem` that a kernel that copies caches does not support."""
     found = type_mismatches(kernel, problem)
     multiple = kernel.accepts["page_size_multiple"]
     if problem.page_size % multiple:
@@ -57,7 +57,7 @@ def mismatches(kernel: KernelSpec, problem: PrefillProblem) -> list[Mismatch]:
 def choices(
     problem: PrefillProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> Choices[TileChoice]:
-    """The forward kernels that take it, if there is a kernel for its cache.
+    """The forward kernels for a problem, if there is a kernel for its cache.
 
     Raises
     ------
@@ -69,7 +69,7 @@ def choices(
 
 
 def able(problem: DecodeProblem, rows: Sequence[KernelSpec]) -> Sequence[KernelSpec]:
-    """Without the forward kernels that do not multiply by what 8-bit floats are scaled by."""
+    """The kernels without forward kernels that do not apply the scales of 8-bit floats."""
     if not problem.is_quantized:
         return rows
     return [row for row in rows if row.op != ATTENTION or row.accepts["max_tile_heads"] == 1]
@@ -78,7 +78,7 @@ def able(problem: DecodeProblem, rows: Sequence[KernelSpec]) -> Sequence[KernelS
 def kernel_for(
     problem: PrefillProblem, props: DeviceProps, rows: Sequence[KernelSpec]
 ) -> KernelSpec:
-    """The kernel that copies such a cache.
+    """The kernel that copies the cache of a problem.
 
     Raises
     ------
@@ -101,8 +101,7 @@ def build(
     """The plan of a choice.
 
     keeps_floats : bool
-        As of the forward kernels; lse then is of all queries of a head, of each sequence after the
-        one before.
+        As for the forward kernels; lse is then packed: for each head, one sequence after the other.
     """
     p = problem
     rows = choices.rows
@@ -127,7 +126,7 @@ def build(
 
 
 def _reorders_lse(problem: PrefillProblem) -> bool:
-    """Whether sequences are to have lse of their own, which the forward kernels do not write."""
+    """Whether each sequence gets its own lse, which the forward kernels do not write."""
     return problem.return_lse and not problem.is_ragged and problem.batch > 1
 
 
@@ -149,12 +148,12 @@ def _regions(problem: PrefillProblem, reorders_lse: bool) -> tuple[Region, ...]:
 
 
 def region_of_scales(problem: DecodeProblem) -> Region:
-    """What a launch that widens 8-bit floats writes, and the forward kernels read."""
+    """The region that the launch that widens 8-bit floats writes for the forward kernels."""
     return Region(SCALES, problem.num_heads_kv * _SCALE_BYTES)
 
 
 def _operands(problem: PrefillProblem, reorders_lse: bool) -> Operands:
-    """What the forward kernels read and write in place of their operands; strides, if known."""
+    """The operands that the forward kernels use in place of their own; with strides, if known."""
     p = problem
     found: Operands = {
         "o": ("out", {}),
@@ -175,7 +174,7 @@ def _operands(problem: PrefillProblem, reorders_lse: bool) -> Operands:
 
 
 def scaled(launch: Launch) -> Launch:
-    """The launch of rows that were widened, if it is of a forward kernel."""
+    """The launch with scales for widened rows, if it is one of a forward kernel."""
     if launch.kernel.op != ATTENTION:
         return launch
     args = {**dict(launch.args), "scales": Address(SCALES)}
@@ -183,9 +182,10 @@ def scaled(launch: Launch) -> Launch:
 
 
 def piece_heads(kernel: KernelSpec, problem: PrefillProblem) -> int:
-    """Heads of K or of V whose 16 keys a workgroup copies at once.
+    """The number of heads of K or of V whose 16 keys a workgroup copies at once.
 
-    As many as are loads under way; where keys are appended alone of one load, as there are few.
+    It corresponds to the loads in flight, or to one load if keys are only appended, because these
+    are few.
     """
     p = problem
     at_once = kernel.tile["lanes"] // (max(p.head_dim, p.head_dim_v) // _LANE_COLUMNS)
@@ -194,9 +194,10 @@ def piece_heads(kernel: KernelSpec, problem: PrefillProblem) -> int:
 
 
 def num_workgroups(kernel: KernelSpec, problem: PrefillProblem, props: DeviceProps) -> int:
-    """As many as the device holds at a time, or half of them, or as there is work for.
+    """The number of workgroups: as many as the device holds, or half, or as there is work for.
 
-    To start takes a workgroup longer the more start with it; with more of them more is under way.
+    A workgroup takes longer to start if more workgroups start with it, but more workgroups have
+    more loads in flight.
     """
     p, keys = problem, kernel.tile["keys"]
     of_sequence = p.max_seqlen_kv if p.copies_keys else p.seqlen_new
@@ -216,11 +217,11 @@ def rows_launch(
     regions: frozenset[str],
     others: Mapping[str, Argument] = MappingProxyType({}),
 ) -> Launch:
-    """The launch that appends and copies to regions; `others` are arguments in place of its own."""
+    """The launch that appends and copies to regions; `others` replace some of its arguments."""
     kernel.check_grid(ROWS_GRID)
     p = problem
     count, heads = num_workgroups(kernel, p, props), piece_heads(kernel, p)
-    # What is there besides, and is read or written only then.
+    # Optional operands, which are read or written only if present.
     there = {
         **{x: p.seqlen_new > 0 or p.copies_keys for x in "kv"},
         **dict.fromkeys(("q", _Q, "q_batch", "q_seq", "q_head"), p.copies_queries),
@@ -250,7 +251,7 @@ def rows_launch(
 
 
 def _lse(problem: PrefillProblem, kernel: KernelSpec) -> Launch:
-    """The launch that gives every sequence its lse."""
+    """The launch that writes the lse of every sequence."""
     kernel.check_grid(LSE_GRID)
     p = problem
     count = p.num_heads_q * p.queries
@@ -265,7 +266,7 @@ def _lse(problem: PrefillProblem, kernel: KernelSpec) -> Launch:
 
 
 def _reasons(problem: PrefillProblem) -> Mapping[str, str]:
-    """What is copied, with its price."""
+    """Reasons of the plan: what is copied, and what that costs."""
     p = problem
     copied = []
     if p.copies_keys:

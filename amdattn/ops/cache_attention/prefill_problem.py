@@ -1,4 +1,4 @@
-"""Frozen facts of attention of many queries over a cache, before any choice of kernel."""
+"""The problem of attention of many queries over a cache, before any choice of kernel."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ COPIES = ("", "q", "kv", "qkv")
 
 @dataclass(frozen=True)
 class PrefillProblem(DecodeProblem):
-    """A chunk of queries of every sequence over what a cache has of it.
+    """Attention of a chunk of queries of every sequence over the keys that a cache has of it.
 
     Parameters
     ----------
     batch, seqlen_q, seqlen_kv, ...
-        As of `DecodeProblem`; of ragged chunks (`total_q`) `seqlen_q` is the greatest length.
+        As in `DecodeProblem`; for ragged chunks (`total_q`), `seqlen_q` is the greatest length.
     total_q : int
-        Of ragged chunks their rows together, and lengths are sums, `cu_seqlens_q` and, unless keys
-        have `cache_seqlens` (seqused_k), `cu_seqlens_k`; 0: all have `seqlen_q` queries, and
-        lengths of keys are `cache_seqlens`.
+        Rows of all chunks if they are ragged. Lengths are then given by cumulative sums,
+        `cu_seqlens_q` and, unless keys have `cache_seqlens` (seqused_k), `cu_seqlens_k`. 0: all
+        chunks have `seqlen_q` queries, and lengths of keys are `cache_seqlens`.
     max_seqlen_kv : int, optional
-        No sequence has more keys, those that are appended among them; defaults to `seqlen_kv`, what
-        the cache has room for. Memory for copies is of this length.
+        The most keys of a sequence, including appended ones; default: `seqlen_kv`, the room in the
+        cache. It determines the memory for copies.
     max_total_kv : int, optional
-        All sequences together have no more; defaults to `batch` times `max_seqlen_kv`.
+        The most keys of all sequences together; default: `batch` times `max_seqlen_kv`.
     copies : {"", "q", "kv", "qkv"}
-        What is copied to rows next to each other before attention reads it. Keys and values in
-        pages or of 8 bits always are, and queries that are turned.
+        Operands that are copied to adjacent rows before attention reads them. Keys and values in
+        pages or of 8 bits, and queries that are rotated, are always copied.
 
     Raises
     ------
@@ -81,13 +81,13 @@ class PrefillProblem(DecodeProblem):
 
     @staticmethod
     def of(problem: DecodeProblem, max_seqlen_kv: int = 0, copies: str = "") -> PrefillProblem:
-        """The same of more queries than kernels of few take."""
+        """The problem of a decoding problem that has too many queries for decoding kernels."""
         longest = min(max_seqlen_kv, problem.seqlen_kv)
         return as_problem(PrefillProblem, problem, max_seqlen_kv=longest, copies=copies)
 
     @property
     def must_copy_keys(self) -> bool:
-        """Whether no kernel reads keys of such a cache where they are."""
+        """Whether no kernel reads the keys of such a cache without a copy."""
         return self.page_size > 0 or self.is_quantized or self.is_ragged
 
     @property
@@ -97,24 +97,24 @@ class PrefillProblem(DecodeProblem):
 
     @property
     def copies_queries(self) -> bool:
-        """Whether queries are."""
+        """Whether queries are read from a copy."""
         return self.copies.startswith("q")
 
     @property
     def has_gaps(self) -> bool:
-        """Whether sequences are read as they lie in the cache, with other rows between them."""
+        """Whether sequences are read from the cache itself, with other rows between them."""
         return self.batch > 1 and not self.copies_keys
 
     @property
     def num_sums(self) -> int:
-        """Of rows before a sequence, or before a gap, and the last one's end."""
+        """The number of cumulative sums: one before each sequence and gap, and the end."""
         return (2 if self.has_gaps else 1) * self.batch + 1
 
     @property
     def forward(self) -> AttentionProblem:
-        """Attention of the same queries over rows that lie next to each other.
+        """Attention of the same queries over packed rows.
 
-        What is between two sequences of a cache is a sequence without queries.
+        Gaps between two sequences of a cache count as sequences without queries.
         """
         kv = self.max_total_kv
         if self.batch > 1 and kv == self.batch * self.max_seqlen_kv:
@@ -147,7 +147,7 @@ class PrefillProblem(DecodeProblem):
 
     @property
     def brief(self) -> str:
-        """Sizes and what is less usual."""
+        """Sizes, and arguments that differ from the defaults."""
         usual = {"max_seqlen_kv": self.seqlen_kv, "copies": "", "total_q": 0}
         usual["max_total_kv"] = self.batch * self.max_seqlen_kv
         return as_problem(DecodeProblem, self).brief + "".join(
@@ -158,13 +158,13 @@ class PrefillProblem(DecodeProblem):
 
     @property
     def flops(self) -> int:
-        """Of both products, without what is masked, of a full cache."""
+        """Operations of both products over unmasked pairs, with a full cache."""
         whole = dataclasses.replace(self.forward, batch=1, total_q=0, total_kv=0, gaps=0)
         return whole.flops * self.queries // self.seqlen_q
 
     @property
     def copied_bytes(self) -> int:
-        """Read and written by copies, of a full cache."""
+        """Bytes that copies read and write, with a full cache."""
         width = self.num_heads_kv * (self.head_dim + self.head_dim_v)
         keys = min(self.max_total_kv, self.batch * self.seen_keys)
         moved = self.copies_keys * keys * width * (self.kv_itemsize + self.itemsize)
@@ -173,6 +173,6 @@ class PrefillProblem(DecodeProblem):
 
     @property
     def appended_bytes(self) -> int:
-        """Of new rows, read and written."""
+        """Bytes of new rows that are read and written."""
         width = self.num_heads_kv * (self.head_dim + self.head_dim_v)
         return self.batch * self.seqlen_new * width * (self.itemsize + self.kv_itemsize)

@@ -1,4 +1,4 @@
-"""Caches of 8-bit floats and their scales, in the forms callers have."""
+"""Reads caches of 8-bit floats and their scales in the forms of callers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from amdattn.op.colocation import colocated, view_colocated
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-# What libraries without an 8-bit float hold such caches as.
+# The type of such caches in libraries without an 8-bit float.
 BYTES = "uint8"
-_SOME = 50021  # a prime: no row is as another
+_SOME = 50021  # a prime, so that no two rows are equal
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class AsQuantized:
     dtype: DType
 
     def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
-        """See it as one of `dtype`, bytes as well."""
+        """Return a view of the cache with elements of `dtype`, also if it has bytes."""
         view = as_view(array, label, stream)
         if view.dtype.name != BYTES:
             return view
@@ -36,17 +36,17 @@ class AsQuantized:
 
 @dataclass(frozen=True, slots=True)
 class AsScales:
-    """Reads scales of heads: an array of one for each, or of one for all.
+    """Reads scales of heads: an array with one for each, or with one for all.
 
-    Or of (batch, heads), as FlashAttention-3 has them, whose rows are the same: on the host by
-    their values, on the device by a stride of 0, as an expanded array has.
+    They may also be (batch, heads) with equal rows, as in FlashAttention-3: on the host rows are
+    compared, and on the device the stride must be 0, as in an expanded array.
     """
 
     heads: int
     batch: int
 
     def __call__(self, array: Any, label: str, ordinal: int | None, stream: int) -> View:
-        """See them as (heads, 1)."""
+        """Return a view of the scales as (heads, 1)."""
         import numpy as np
 
         view = as_view(array, label, stream)
@@ -70,7 +70,7 @@ class AsScales:
         return replace(view, shape=shape, strides=(step, 1))
 
     def _of_all_sequences(self, view: View, label: str) -> View:
-        """The first of rows that are the same."""
+        """The first of equal rows."""
         host = view.array
         if host is not None:
             if not (host == host[:1]).all():
@@ -96,7 +96,7 @@ def ones(heads: int) -> NDArray[Any]:
 
 
 def normal(shape: tuple[int, ...], dtype: DType) -> NDArray[Any]:
-    """Of a cache: some numbers again and again."""
+    """Normally distributed numbers for a cache, which repeat."""
     import numpy as np
 
     some = np.random.default_rng(0).standard_normal(_SOME, np.float32)

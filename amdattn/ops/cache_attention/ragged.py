@@ -15,10 +15,10 @@ from amdattn.ops.cache_attention.planned import planned_for
 def attend_pages(
     over: CacheArguments, asked: Arguments, longest: tuple[int, int], max_total_k: int | None
 ) -> Any:
-    """Attention of chunks of several lengths over a cache in pages.
+    """Compute attention of chunks of several lengths over a cache in pages.
 
-    `over` are arrays and how they lie, `asked` all else; no length of queries or of keys is above
-    `longest`.
+    `over` has the arrays and their layout, `asked` all other arguments; `longest` limits the
+    lengths of queries and of keys.
     """
     if (over.cu_seqlens_kv is None) == (over.cache_seqlens is None):
         which = "neither" if over.cache_seqlens is None else "both"

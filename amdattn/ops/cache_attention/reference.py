@@ -1,4 +1,4 @@
-"""Attention over a cache in float64, appending and turning as the operation does."""
+"""Attention over a cache in float64, including appended rows and rotary embeddings."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Float64 = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Found:
-    """What a call must give.
+    """The expected results of a call.
 
     Attributes
     ----------
     out, lse : array
     weighted : array
-        Of each element of `out` the sum of the same terms without their signs: what rounded
-        weights are wrong by is a part of it.
+        For each element of `out`, the sum of the absolute values of its terms; errors of rounded
+        weights are a fraction of it.
     k_cache, v_cache : array
         After appending, before anything is rounded.
     turned : array of bool, like k_cache
@@ -43,7 +43,7 @@ class Found:
 
 
 def turn(rows: NDArray[Any], positions: NDArray[Any], inputs: Arrays, interleaved: bool) -> Float64:
-    """Rows (seqlen, heads, head_dim) turned by the angles of their positions."""
+    """Rows (seqlen, heads, head_dim) rotated by the angles of their positions."""
     cos, sin = (inputs[name].astype(np.float64)[positions] for name in ("rotary_cos", "rotary_sin"))
     half = cos.shape[-1]
     made = rows.astype(np.float64)
@@ -56,7 +56,7 @@ def turn(rows: NDArray[Any], positions: NDArray[Any], inputs: Arrays, interleave
 
 
 def places(problem: DecodeProblem, inputs: Arrays, sequence: int, keys: int) -> tuple[Any, Any]:
-    """Where the first keys of a sequence lie: pages, or sequences of the cache, and rows."""
+    """The places of the first keys of a sequence: pages, or sequences of the cache, and rows."""
     p, position = problem, np.arange(keys)
     if p.page_size:
         table = inputs["block_table"][sequence]
@@ -66,7 +66,7 @@ def places(problem: DecodeProblem, inputs: Arrays, sequence: int, keys: int) -> 
 
 
 def decode(problem: DecodeProblem, inputs: Arrays) -> Found:
-    """Every result in float64; what was turned is rounded to its type before it is used."""
+    """Every result in float64; rotated rows are rounded to their type before they are used."""
     p = problem
     layouts = LAYOUTS[p.kv_layout]
     caches = {name: layouts[name].rows(inputs[name]).astype(np.float64) for name in layouts}
@@ -100,14 +100,14 @@ def decode(problem: DecodeProblem, inputs: Arrays) -> Found:
 
 
 def _scales(p: DecodeProblem, inputs: Arrays, cache: str) -> Float64:
-    """Of the heads, (heads, 1)."""
+    """The scales of the heads, (heads, 1)."""
     if p.is_scaled(cache):
         return inputs[f"{cache}_descale"].astype(np.float64)
     return np.full((p.num_heads_kv, 1), p.k_descale if cache == "k" else p.v_descale)
 
 
 def _stored(p: DecodeProblem, rows: NDArray[Any], scales: Float64) -> Float64:
-    """Rows (seqlen, heads, columns) as the cache holds them."""
+    """Rows (seqlen, heads, columns) as the cache stores them."""
     if not p.is_quantized:
         return rows.astype(np.float64)
     element = as_dtype(p.kv_dtype).numpy()
@@ -122,11 +122,11 @@ def _sequence(
 ) -> tuple[Float64, Float64, Float64]:
     keys = before + p.seqlen_new
     at = places(p, inputs, b, keys)
-    # As launches find them: appended keys are rounded first.
+    # As in launches, appended keys are rounded first.
     k, v = (caches[name][at] for name in ("k", "v"))
     if not p.is_quantized:
         k, v = (x.astype(inputs["q"].dtype) for x in (k, v))
-    # Keys that no query sees stand first: the last query is at the last key of the others, too.
+    # Keys that no query sees come first, so the last query remains aligned to the last key.
     first = min(int(inputs["cache_leftpad"][b]) if p.cache_leftpad else 0, keys)
     q, k, v = (x[None].astype(np.float64) for x in (q, k[first:], v[first:]))
     options: dict[str, Any] = {name: getattr(p, name) for name in ("causal", "window_size")}

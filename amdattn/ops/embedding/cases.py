@@ -78,12 +78,12 @@ def _problem(rows: int, **options: Any) -> EmbeddingProblem:
 
 OPERATION = Operation(
     name="embedding",
-    title="the gathering of rows",
+    title="the gathering of embedding rows",
     kernel_ops=(EMBEDDING,),
     plan_type=EmbeddingPlan,
     options=(
-        Option("rows", int, REQUIRED, "Indices."),
-        Option("columns", int, REQUIRED, "Elements of a row."),
+        Option("rows", int, REQUIRED, "Number of indices."),
+        Option("columns", int, REQUIRED, "Elements per row."),
         Option("table_rows", int, REQUIRED, "Rows of the table."),
         Option("dtype", str, "bfloat16", "bfloat16, float16 or float32."),
     ),

@@ -1,4 +1,4 @@
-"""Which kernel gathers rows, and its launch. Pure."""
+"""Chooses the kernel that gathers rows, and its launch. Pure."""
 
 from __future__ import annotations
 

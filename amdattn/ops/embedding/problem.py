@@ -1,4 +1,4 @@
-"""Frozen facts of a gathering of rows, before any choice of kernel."""
+"""The problem of gathering rows of a table, before any choice of kernel."""
 
 from __future__ import annotations
 

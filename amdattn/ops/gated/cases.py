@@ -86,15 +86,15 @@ def _problem(rows: int, **options: Any) -> GatedProblem:
 
 OPERATION = Operation(
     name="gated_activation",
-    title="an activation times a factor",
+    title="a gated activation",
     kernel_ops=(GATED_ACTIVATION,),
     plan_type=GatedPlan,
     options=(
-        Option("rows", int, REQUIRED, "Of the gate."),
-        Option("columns", int, REQUIRED, "Of the result: half of those of gate and factor."),
+        Option("rows", int, REQUIRED, "Rows of the gate."),
+        Option("columns", int, REQUIRED, "Columns of the result, of the gate and of the factor."),
         Option("dtype", str, "bfloat16", "bfloat16 or float16."),
         Option("activation", str, "silu", "silu, gelu or gelu_tanh."),
-        Option("in_place", bool, False, "The result may be an operand.", ("--in-place",)),
+        Option("in_place", bool, False, "Write the result to an operand.", ("--in-place",)),
     ),
     problem=_problem,
     choices=planning.choices,

@@ -146,7 +146,7 @@ def _halves(view: View) -> tuple[View, View]:
 def plan_gated_activation(
     rows: int, columns: int, *, device: DeviceProps | str, **options: Any
 ) -> GatedPlan:
-    """Plan an activation times a factor. No device is queried or bound.
+    """Plan a gated activation. No device is queried or bound.
 
     Parameters
     ----------

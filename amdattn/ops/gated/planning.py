@@ -1,4 +1,4 @@
-"""Which kernel multiplies activations, and its launch. Pure."""
+"""Chooses the kernel that multiplies activations, and its launch. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frozen facts of an activation times a factor, before any choice of kernel."""
+"""The problem of a gated activation, before any choice of kernel."""
 
 from __future__ import annotations
 

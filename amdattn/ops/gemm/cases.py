@@ -299,7 +299,7 @@ def larger(on_gpu: bool) -> Iterator[GemmCase]:
 
 OPERATION = Operation(
     name="gemm",
-    title="a product, as gemm_nt makes it",
+    title="a matrix product",
     kernel_ops=(planning.GEMM,),
     plan_type=GemmPlan,
     options=OPTIONS,

@@ -1,4 +1,4 @@
-"""Which kernels take a product."""
+"""Finds the kernels that support a product."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frozen facts of a matrix product, before any choice of kernel."""
+"""The problem of a matrix product, before any choice of kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kernel normalises rows with all options, and its launch. Pure."""
+"""Chooses the kernel that normalises rows with all options, and its launch. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frozen facts of a normalisation with all options, before any choice of kernel."""
+"""The problem of layer normalisation with all options, before any choice of kernel."""
 
 from __future__ import annotations
 

@@ -158,21 +158,23 @@ def larger(on_gpu: bool) -> Iterator[LayerNormBackwardCase]:
 
 OPERATION = Operation(
     name="layer_norm_backward",
-    title="the gradients of rows normalised with all options",
+    title="the gradients of layer normalisation",
     kernel_ops=(NORM_BACKWARD, COLUMN_SUMS),
     plan_type=LayerNormBackwardPlan,
     options=(
-        Option("groups", int, 1, "Of rows: each has gradients of weight and bias."),
-        Option("rows", int, REQUIRED, "Of a group."),
-        Option("columns", int, REQUIRED, "Elements of a row."),
+        Option("groups", int, 1, "Groups of rows, each with gradients of weight and bias."),
+        Option("rows", int, REQUIRED, "Rows of a group."),
+        Option("columns", int, REQUIRED, "Elements per row."),
         Option("dtype", str, "bfloat16", "bfloat16 or float16."),
-        Option("bias", bool, False, "It has a gradient.", ("--bias",)),
-        Option("residual", bool, False, "A gradient of the sum is added.", ("--residual",)),
-        Option("eps", float, 1e-5, "Added to the variance."),
-        Option("weight_dtype", str | None, None, "Of the weight: float32; default: dtype."),
-        Option("dropout_p", float, 0.0, "How probable it is that an element of x was dropped."),
+        Option("bias", bool, False, "The bias has a gradient.", ("--bias",)),
+        Option("residual", bool, False, "Add a gradient of the sum.", ("--residual",)),
+        Option("eps", float, 1e-5, "Epsilon that is added to the variance."),
+        Option(
+            "weight_dtype", str | None, None, "Element type of the weight: float32; default: dtype."
+        ),
+        Option("dropout_p", float, 0.0, "Probability that an element of x was dropped."),
         Option("rms", bool, False, "No mean was subtracted.", ("--rms",)),
-        Option("behind", int, 1, "Calls that advanced the state since."),
+        Option("behind", int, 1, "Calls that have advanced the state since."),
     ),
     problem=LayerNormBackwardProblem,
     choices=planning.choices,

@@ -1,4 +1,4 @@
-"""Which kernel makes gradients of rows normalised with all options, and its launches. Pure."""
+"""Chooses the kernel for gradients of layer normalisation, and its launches. Pure."""
 
 from __future__ import annotations
 

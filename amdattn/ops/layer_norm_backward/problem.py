@@ -1,4 +1,4 @@
-"""Frozen facts of the gradients of a normalisation with all options."""
+"""The problem of the gradients of layer normalisation with all options."""
 
 from __future__ import annotations
 

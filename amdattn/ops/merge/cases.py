@@ -102,9 +102,9 @@ OPERATION = Operation(
     options=(
         Option("num_parts", int, REQUIRED, "Sets of keys."),
         Option("batch", int, 1, "Sequences."),
-        Option("seqlen", int, REQUIRED, "Queries of a sequence."),
-        Option("num_heads", int, REQUIRED, "Of the queries."),
-        Option("head_dim", int, REQUIRED, "Elements of a row."),
+        Option("seqlen", int, REQUIRED, "Queries per sequence."),
+        Option("num_heads", int, REQUIRED, "Heads of the queries."),
+        Option("head_dim", int, REQUIRED, "Elements per row."),
         Option("dtype", str, "bfloat16", "bfloat16, float16 or float32."),
     ),
     problem=MergeProblem,

@@ -1,4 +1,4 @@
-"""Which kernel merges partial attention results, and its launch. Pure."""
+"""Chooses the kernel that merges partial attention results, and its launch. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frozen facts of a merge of partial attention results, before any choice of kernel."""
+"""The problem of merging partial attention results, before any choice of kernel."""
 
 from __future__ import annotations
 

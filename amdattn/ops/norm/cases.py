@@ -119,17 +119,25 @@ def _problem(rows: int, **options: Any) -> NormProblem:
 
 OPERATION = Operation(
     name="rms_norm",
-    title="the normalisation of rows",
+    title="RMS normalisation",
     kernel_ops=(RMS_NORM,),
     plan_type=NormPlan,
     options=(
-        Option("rows", int, REQUIRED, "Of x."),
-        Option("columns", int, REQUIRED, "Elements of a row."),
+        Option("rows", int, REQUIRED, "Rows of x."),
+        Option("columns", int, REQUIRED, "Elements per row."),
         Option("dtype", str, "bfloat16", "bfloat16 or float16."),
-        Option("residual", bool, False, "Added before; the sum is a result.", ("--residual",)),
-        Option("eps", float, 1e-6, "Added to the mean of squares."),
-        Option("in_place", bool, False, "A result may be x or the residual.", ("--in-place",)),
-        Option("weight_dtype", str | None, None, "Of the weight: float32; default: dtype."),
+        Option(
+            "residual",
+            bool,
+            False,
+            "Add a residual before; the sum is also a result.",
+            ("--residual",),
+        ),
+        Option("eps", float, 1e-6, "Epsilon that is added to the mean square."),
+        Option("in_place", bool, False, "Write a result to x or the residual.", ("--in-place",)),
+        Option(
+            "weight_dtype", str | None, None, "Element type of the weight: float32; default: dtype."
+        ),
     ),
     problem=_problem,
     choices=planning.choices,

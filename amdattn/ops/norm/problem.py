@@ -1,4 +1,4 @@
-"""Frozen facts of a normalisation, before any choice of kernel."""
+"""The problem of RMS normalisation, before any choice of kernel."""
 
 from __future__ import annotations
 

@@ -128,17 +128,19 @@ def larger(on_gpu: bool) -> Iterator[NormBackwardCase]:
 
 OPERATION = Operation(
     name="rms_norm_backward",
-    title="the gradients of the normalisation of rows",
+    title="the gradients of RMS normalisation",
     kernel_ops=(RMS_NORM_BACKWARD, COLUMN_SUMS),
     plan_type=NormBackwardPlan,
     options=(
-        Option("groups", int, 1, "Of rows: each has a gradient of the weight."),
-        Option("rows", int, REQUIRED, "Of a group."),
-        Option("columns", int, REQUIRED, "Elements of a row."),
+        Option("groups", int, 1, "Groups of rows, each with a gradient of the weight."),
+        Option("rows", int, REQUIRED, "Rows of a group."),
+        Option("columns", int, REQUIRED, "Elements per row."),
         Option("dtype", str, "bfloat16", "bfloat16 or float16."),
-        Option("residual", bool, False, "A gradient of the sum is added.", ("--residual",)),
-        Option("eps", float, 1e-6, "Added to the mean of squares."),
-        Option("weight_dtype", str | None, None, "Of the weight: float32; default: dtype."),
+        Option("residual", bool, False, "Add a gradient of the sum.", ("--residual",)),
+        Option("eps", float, 1e-6, "Epsilon that is added to the mean square."),
+        Option(
+            "weight_dtype", str | None, None, "Element type of the weight: float32; default: dtype."
+        ),
     ),
     problem=NormBackwardProblem,
     choices=planning.choices,

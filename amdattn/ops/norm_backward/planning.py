@@ -1,4 +1,4 @@
-"""Which kernel computes gradients of normalised rows, and its launches. Pure."""
+"""Chooses the kernel for gradients of normalised rows, and its launches. Pure."""
 
 from __future__ import annotations
 

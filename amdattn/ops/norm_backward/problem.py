@@ -1,4 +1,4 @@
-"""Frozen facts of the gradients of a normalisation, before any choice of kernel."""
+"""The problem of the gradients of RMS normalisation, before any choice of kernel."""
 
 from __future__ import annotations
 

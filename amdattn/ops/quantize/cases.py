@@ -143,16 +143,16 @@ def larger(on_gpu: bool) -> Iterator[QuantizeCase]:
 
 OPERATION = Operation(
     name="quantize_fp8",
-    title="rows in 8 bits and their scales",
+    title="the quantisation of rows to 8 bits",
     kernel_ops=(QUANTIZE_FP8, OF_BLOCKS, MAXIMA),
     plan_type=QuantizePlan,
     options=(
-        Option("rows", int, REQUIRED, "Of x."),
-        Option("columns", int, REQUIRED, "Elements of a row."),
-        Option("dtype", str, "bfloat16", "Of x: bfloat16, float16 or float32."),
-        Option("to", str, "e4m3", "Of the result: the device's e4m3 or e5m2."),
-        Option("per", str, "row", "What a scale is of: row, tensor or block, 128 x 128."),
-        Option("scale", bool, False, "It is given.", ("--scale",)),
+        Option("rows", int, REQUIRED, "Rows of x."),
+        Option("columns", int, REQUIRED, "Elements per row."),
+        Option("dtype", str, "bfloat16", "Element type of x: bfloat16, float16 or float32."),
+        Option("to", str, "e4m3", "Element type of the result: the device's e4m3 or e5m2."),
+        Option("per", str, "row", "A scale per row, tensor or block of 128 x 128."),
+        Option("scale", bool, False, "The scale is given.", ("--scale",)),
     ),
     problem=QuantizeProblem,
     choices=planning.choices,

@@ -1,4 +1,4 @@
-"""Which kernel quantises rows, and its launches. Pure."""
+"""Chooses the kernel that quantises rows, and its launches. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frozen facts of a quantisation to 8 bits, before any choice of kernel."""
+"""The problem of a quantisation to 8 bits, before any choice of kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kernel rotates pairs, and its launch. Pure."""
+"""Chooses the kernel that rotates pairs, and its launch. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kernel draws tokens, and its launch. Pure."""
+"""Chooses the kernel that draws tokens, and its launch. Pure."""
 
 from __future__ import annotations
 

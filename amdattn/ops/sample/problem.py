@@ -1,4 +1,4 @@
-"""Frozen facts of tokens drawn from logits, before any choice of kernel."""
+"""The problem of drawing tokens from logits, before any choice of kernel."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ def _of_seed(seed: int, rows: int) -> DeviceArray:
 def plan_sample(
     rows: int, columns: int, *, device: DeviceProps | str, **options: Any
 ) -> SamplePlan:
-    """Plan tokens of logits. No device is queried or bound.
+    """Plan the sampling of tokens from logits. No device is queried or bound.
 
     Parameters
     ----------

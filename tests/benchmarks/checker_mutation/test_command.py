@@ -78,8 +78,8 @@ def test_mutate(mutate: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, op
     ("args", "message"),
     [
         (("attention", "--sample", 0), "--sample"),
-        (("attention", "--grid", "4"), "--grid does not go with attention"),
-        (("narrow_indices", "--grid", "4"), "--grid does not go with narrow_indices"),
+        (("attention", "--grid", "4"), "--grid cannot be combined with attention"),
+        (("narrow_indices", "--grid", "4"), "--grid cannot be combined with narrow_indices"),
         (
             ("nosuch", "--grid", "4"),
             "subject 'nosuch' is neither one of attention, attention_backward,",
