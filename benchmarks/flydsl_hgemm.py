@@ -1,10 +1,11 @@
 """Compiles FlyDSL's split-K HGEMM for `decode_gemm.py --flydsl DIR`. Needs no GPU.
 
-    python benchmarks/flydsl_hgemm.py AITER OUT N,K ... [--chip MI355X]
+    python benchmarks/flydsl_hgemm.py AITER OUT N,K ... [--chip MI355X] [--rows M]
 
 AITER is a checkout of ROCm/aiter, which has the kernel's source; the interpreter needs `flydsl` and
 what it imports, and ROCM_PATH/llvm/bin needs an `ld.lld`. A kernel is compiled for one N, one K and
-one number of splits; N is rounded up as `gemm_peers` says, which has the tiles.
+one number of splits; N is rounded up as `gemm_peers` says, which has the tiles. With `--rows`, the
+tiles are those for many rows, for `gemm_prompts --flydsl DIR`.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ import sys
 import types
 from pathlib import Path
 
-from gemm_peers import FLYDSL_TILES, flydsl_file, padded_n
+from gemm_peers import FLYDSL_TILES, FLYDSL_TILES_OF_MANY_ROWS, flydsl_file, padded_n
 
 from amdattn.arch import products
 
 _MOST_SPLITS = 13  # of AITER's registry
 _TILES_M = (1, 2, 4)
+_NEVER_SPLIT = (256, 256)  # the kernel's own limit
 
 
 def import_kernel(checkout: Path) -> types.ModuleType:
@@ -39,14 +41,23 @@ def import_kernel(checkout: Path) -> types.ModuleType:
     return splitk_hgemm
 
 
-def splits_of(k: int, tile: tuple[int, ...], tiles_n: int, cus: int) -> set[int]:
-    """For some numbers of tiles: the most that the CUs hold at once, and the next."""
+def _valid_splits(k: int, tile: tuple[int, ...]) -> list[int]:
     _, _, tile_k, stages, *_ = tile
-    valid = [
+    return [
         splits
-        for splits in range(1, _MOST_SPLITS + 1)
+        for splits in range(1, 2 if tile[:2] == _NEVER_SPLIT else _MOST_SPLITS + 1)
         if k % (splits * tile_k) == 0 and k // splits // tile_k >= stages
     ]
+
+
+def splits_of_many_rows(k: int, tile: tuple[int, ...], tiles: int, cus: int) -> list[int]:
+    """The two greatest numbers with which CUs hold all workgroups, two on each; 1 if none does."""
+    return [n for n in _valid_splits(k, tile) if n == 1 or n * tiles <= 2 * cus][-2:]
+
+
+def splits_of(k: int, tile: tuple[int, ...], tiles_n: int, cus: int) -> set[int]:
+    """For some numbers of tiles: the most that the CUs hold at once, and the next."""
+    valid = _valid_splits(k, tile)
     found = set()
     for tiles_m in _TILES_M:
         fitting = [splits for splits in valid if splits * tiles_m * tiles_n <= cus]
@@ -76,6 +87,7 @@ def main() -> None:
     parser.add_argument(
         "--tiles-m", type=int, nargs="*", default=[1, 2, 4, 8], help="to be exact for"
     )
+    parser.add_argument("--rows", type=int, help="many of them, in place of --tiles-m")
     parser.add_argument("--chip", default=products.REFERENCE.name, help="its CUs and architecture")
     options = parser.parse_args()
     chip = products.by_name(options.chip)
@@ -94,13 +106,21 @@ def main() -> None:
     def pointer() -> object:
         return flydsl.compiler.from_c_void_p(flydsl.expr.Uint8, 0)
 
+    tiles = (FLYDSL_TILES_OF_MANY_ROWS if options.rows else FLYDSL_TILES)[chip.arch]
     for shape in options.shapes:
         n, k = map(int, shape.split(","))
-        for tile, tiles_m in itertools.product(FLYDSL_TILES[chip.arch], options.tiles_m):
+        for tile in tiles:
             if n % tile[1]:
                 continue
-            padded = padded_n(n, tile[1], tiles_m)
-            for splits in sorted(splits_of(k, tile, n // tile[1], chip.num_cus)):
+            tiles_n = n // tile[1]
+            if options.rows:
+                tiles_m = [-(-options.rows // tile[0])]
+                found = splits_of_many_rows(k, tile, tiles_m[0] * tiles_n, chip.num_cus)
+            else:
+                tiles_m = options.tiles_m
+                found = sorted(splits_of(k, tile, tiles_n, chip.num_cus))
+            for of_m, splits in itertools.product(tiles_m, found):
+                padded = padded_n(n, tile[1], of_m)
                 name = flydsl_file(padded, k, tile, splits)
                 path = options.out / name
                 if path.exists():

@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import math
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -49,6 +49,11 @@ FLYDSL_TILES = {
         (64, 64, 64, 7, 1, 4, 1),
         (64, 64, 128, 4, 2, 4, 1),
     ),
+}
+# Those with the fastest steps for many rows, by one and by two workgroups of a CU.
+FLYDSL_TILES_OF_MANY_ROWS = {
+    "gfx942": ((128, 128, 64, 2, 2, 4, 1), (128, 128, 32, 2, 2, 4, 1), (256, 128, 32, 2, 2, 4, 1)),
+    "gfx950": ((256, 256, 64, 2, 2, 4, 1), (128, 128, 64, 2, 2, 2, 1), (128, 128, 64, 4, 2, 4, 2)),
 }
 _FLYDSL_SPLITS = 3  # numbers that are tried: the greatest with two workgroups a CU
 # Tile n, k, waves; tile m is chosen by the rows that there are.
@@ -170,9 +175,14 @@ def flydsl_file(n: int, k: int, tile: tuple[int, ...], splits: int) -> str:
 class FlyDsl:
     """Kernels that `flydsl_hgemm.py` compiled for K and for N or the next one that will do."""
 
-    def __init__(self, folder: Path, props: DeviceProps) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        props: DeviceProps,
+        tiles: Mapping[str, Sequence[tuple[int, ...]]] = FLYDSL_TILES,
+    ) -> None:
         self._folder, self._cus = folder, props.num_cus
-        self._tiles = FLYDSL_TILES[props.architecture.name]
+        self._tiles = tiles[props.architecture.name]
 
     def __call__(self, m: int, n: int, k: int, at: Operands) -> Iterator[Attempt]:
         """Attempts at a shape."""
@@ -183,7 +193,7 @@ class FlyDsl:
             tiles_m = -(-m // tile_m)
             tiles = tiles_m * (n // tile_n)
             found = {}
-            for splits in range(1, min(_MOST_SPLITS, 2 * self._cus // tiles) + 1):
+            for splits in range(1, max(1, min(_MOST_SPLITS, 2 * self._cus // tiles)) + 1):
                 for padded in range(n, padded_n(n, tile_n, 1) + 1, tile_n):
                     path = self._folder / flydsl_file(padded, k, tile, splits)
                     if padded % padded_n(1, tile_n, tiles_m) == 0 and path.exists():

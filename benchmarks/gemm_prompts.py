@@ -1,17 +1,18 @@
 """Prints the products of models on prompts: modelled clk of whole launches beside the best peer's.
 
     python -m benchmarks.gemm_prompts [--models NAME ...] [--tokens N ...] [--dtype float16]
-                                      [--aiter CHECKOUT] [--in-full FLOP] [--reading NAME]
-                                      [--json FILE [--resume]]
+                                      [--aiter CHECKOUT] [--flydsl DIR] [--in-full FLOP]
+                                      [--reading NAME] [--json FILE [--resume]]
 
 24 products of the layers of Llama 8B and 70B and Qwen 32B, of 512 to 8192 tokens. Peers: Triton's
 kernel of `triton_gemm` with the best of twelve tiles, and AITER's objects: its tiles of 256 x 256,
 and up to 512 rows and 10^11 FLOP those that are split along k. The best way of a peer is found with
 512 and 1024 elements of k; for more than 2^23 results with 256 and 512 and two workgroups for each
 CU, among tiles of at least 128 x 128. It is then run in full, or, like ours, beyond `--in-full`
-(1.5 TFLOP), extrapolated from 1024 and 2048, for more than 2^24 results from 512 and 1024. A launch
-is not counted on either side, and no time depends on what the operands hold. `--resume` keeps the
-products that the file already has.
+(1.5 TFLOP), extrapolated from 1024 and 2048, for more than 2^24 results from 512 and 1024. FlyDSL's
+split-K kernel is run in full by every way that `flydsl_hgemm.py --rows` compiled for the product. A
+launch is not counted on either side, and no time depends on what the operands hold. `--resume`
+keeps the products that the file already has.
 """
 
 from __future__ import annotations
@@ -37,10 +38,12 @@ from amdattn.ops.gemm.execution import GemmPlan
 from amdattn.ops.gemm.problem import GemmProblem
 from benchmarks.gemm_many_rows import MOST_TILES, modelled
 from benchmarks.gemm_peers import (
+    FLYDSL_TILES_OF_MANY_ROWS,
     TRITON_TILES_OF_MANY_ROWS,
     XCDS,
     Aiter,
     Attempt,
+    FlyDsl,
     Operands,
     Triton,
     padded_n,
@@ -67,6 +70,7 @@ _FEW_ROWS, _FLOP_OF_FEW = 512, 1e11  # up to which AITER's tiles for few rows ar
 ClkOfK = Callable[[int], float]
 # Of a shape, and operands' addresses and type.
 Ways = Callable[[int, int, int, Operands, str], Iterator[Attempt]]
+Splits = Callable[[int, int, int, Operands], Iterator[Attempt]]
 
 
 class Row(NamedTuple):
@@ -94,6 +98,7 @@ class Shape:
 
     def __init__(self, m: int, n: int, k: int, options: argparse.Namespace) -> None:
         self._m, self._n, self._k = m, n, k
+        self._flop = 2 * m * n * k
         self._options, self._props = options, runtime.get().props
         self._a, self._b = (amdattn.empty(size, options.dtype) for size in ((m, k), (n, k)))
         self._out = amdattn.empty((m, n), options.dtype)
@@ -118,19 +123,29 @@ class Shape:
         triton, least = Triton(self._props), 128 if self._m * self._n > _MANY else 0
         tiles = [tile for tile in TRITON_TILES_OF_MANY_ROWS if min(tile[:2]) >= least]
         yield self._best_of("Triton", partial(triton.many_rows, tiles=tiles))
+        if self._options.flydsl:
+            yield from self._of_flydsl()
         if not self._options.aiter:
             return
         aiter = Aiter(self._options.aiter, self._props)
         if any(True for _ in self._attempts(aiter.many_rows, self._k)):
             yield self._best_of("AITER", aiter.many_rows)
-        if self._m <= _FEW_ROWS and 2 * self._m * self._n * self._k <= _FLOP_OF_FEW:
-            found = list(self._of_few_rows(aiter))
-            if found:
-                yield min(found, key=lambda one: one[1])
+        if self._m <= _FEW_ROWS and self._flop <= _FLOP_OF_FEW:
+            yield from self._in_full("AITER", aiter, padded_n(self._n, _WIDEST_TILE, 1))
 
-    def _of_few_rows(self, aiter: Aiter) -> Iterator[tuple[str, float]]:
-        """AITER's tiles that are split along k, of which one XCD's share counts."""
-        rows = padded_n(self._n, _WIDEST_TILE, 1)
+    def _of_flydsl(self) -> Iterator[tuple[str, float]]:
+        flydsl = FlyDsl(self._options.flydsl, self._props, FLYDSL_TILES_OF_MANY_ROWS)
+
+        def ways(m: int, n: int, k: int, at: Operands, dtype: str) -> Iterator[Attempt]:
+            return flydsl(m, n, k, at) if dtype == "bfloat16" else iter(())
+
+        if self._flop <= self._options.in_full:
+            yield from self._in_full("FlyDSL", flydsl, self._n)
+        elif any(True for _ in self._attempts(ways, self._k)):
+            yield self._best_of("FlyDSL", ways)
+
+    def _in_full(self, peer: str, ways: Splits, rows: int) -> Iterator[tuple[str, float]]:
+        """Tiles that are split along k, of which one XCD's share counts, with `rows` of b."""
         b, out = (
             amdattn.empty((r, c), self._options.dtype)
             for r, c in ((rows, self._k), (self._m, rows))
@@ -139,9 +154,9 @@ class Shape:
         bias = amdattn.asarray(np.zeros(rows, np.float32))
         zeros = self._zeros.address
         at = Operands(self._a.address, b.address, out.address, bias.address, zeros, 0)
-        for attempt in aiter(self._m, self._n, self._k, at):
+        for attempt in ways(self._m, self._n, self._k, at):
             runtime.get().upload(self._zeros.address, cleared.ctypes.data, cleared.nbytes)
-            yield f"AITER {attempt.name}", self._clk(attempt.launches[0], attempt.workgroups)
+            yield f"{peer} {attempt.name}", self._clk(attempt.launches[0], attempt.workgroups)
 
     def _operands(self) -> Operands:
         a, b, out = self._a.address, self._b.address, self._out.address
@@ -177,7 +192,7 @@ class Shape:
 
     def _whole(self, clk_of: ClkOfK) -> float:
         """In full, or extrapolated."""
-        if 2 * self._m * self._n * self._k <= self._options.in_full:
+        if self._flop <= self._options.in_full:
             return clk_of(self._k)
         most = self._m * self._n > _MOST
         return _at(_EXTRAPOLATED_FROM_OF_MOST if most else _EXTRAPOLATED_FROM, self._k, clk_of)
@@ -191,6 +206,7 @@ def main() -> None:
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
     parser.add_argument("--reading", help="see docs/generated/readings.md")
     parser.add_argument("--aiter", type=Path, help="a checkout of AITER")
+    parser.add_argument("--flydsl", type=Path, help="what flydsl_hgemm.py --rows compiled")
     parser.add_argument("--in-full", type=float, default=1.5e12, help="FLOP of the largest in full")
     parser.add_argument("--json", type=Path, help="write every row here")
     parser.add_argument("--resume", action="store_true", help="keep the rows of --json's file")
