@@ -40,6 +40,7 @@ _ALIGNED = (
 _OF_LONG_PRODUCTS = (
     ("m32n32k2", 16, 2, 2, 1, 2, 6),
     ("m64n48", 16, 4, 3, 1, 2, 3),
+    ("m64n128", 16, 4, 8, 1, 4, 2),
 )
 # Members that normalise rows of a, whole rows of which a wave has. They have no parts along k.
 _NORMING, RMS = ("m16n16k1", "m16n32", "m32n16", "m32n32k1"), "rms_"
