@@ -25,7 +25,7 @@ from amdattn.arch import products
 
 _MOST_SPLITS = 13  # of AITER's registry
 _TILES_M = (1, 2, 4)
-_NEVER_SPLIT = (256, 256)  # the kernel's own limit
+_NEVER_SPLIT = (256, 256)  # tile m, n; the kernel's own limit
 
 
 def import_kernel(checkout: Path) -> types.ModuleType:
@@ -51,7 +51,10 @@ def _valid_splits(k: int, tile: tuple[int, ...]) -> list[int]:
 
 
 def splits_of_many_rows(k: int, tile: tuple[int, ...], tiles: int, cus: int) -> list[int]:
-    """The two greatest numbers with which CUs hold all workgroups, two on each; 1 if none does."""
+    """The two greatest numbers of splits with which all workgroups run at once, two on a CU.
+
+    One split is always among the candidates, however many tiles there are.
+    """
     return [n for n in _valid_splits(k, tile) if n == 1 or n * tiles <= 2 * cus][-2:]
 
 
@@ -87,7 +90,7 @@ def main() -> None:
     parser.add_argument(
         "--tiles-m", type=int, nargs="*", default=[1, 2, 4, 8], help="to be exact for"
     )
-    parser.add_argument("--rows", type=int, help="many of them, in place of --tiles-m")
+    parser.add_argument("--rows", type=int, help="compile for this many rows; replaces --tiles-m")
     parser.add_argument("--chip", default=products.REFERENCE.name, help="its CUs and architecture")
     options = parser.parse_args()
     chip = products.by_name(options.chip)

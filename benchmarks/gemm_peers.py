@@ -50,7 +50,7 @@ FLYDSL_TILES = {
         (64, 64, 128, 4, 2, 4, 1),
     ),
 }
-# Those with the fastest steps for many rows, by one and by two workgroups of a CU.
+# Tiles for many rows: those with the fastest steps, with one and with two workgroups on a CU.
 FLYDSL_TILES_OF_MANY_ROWS = {
     "gfx942": ((128, 128, 64, 2, 2, 4, 1), (128, 128, 32, 2, 2, 4, 1), (256, 128, 32, 2, 2, 4, 1)),
     "gfx950": ((256, 256, 64, 2, 2, 4, 1), (128, 128, 64, 2, 2, 2, 1), (128, 128, 64, 4, 2, 4, 2)),

@@ -10,9 +10,10 @@ and up to 512 rows and 10^11 FLOP those that are split along k. The best way of 
 512 and 1024 elements of k; for more than 2^23 results with 256 and 512 and two workgroups for each
 CU, among tiles of at least 128 x 128. It is then run in full, or, like ours, beyond `--in-full`
 (1.5 TFLOP), extrapolated from 1024 and 2048, for more than 2^24 results from 512 and 1024. FlyDSL's
-split-K kernel is run in full by every way that `flydsl_hgemm.py --rows` compiled for the product. A
-launch is not counted on either side, and no time depends on what the operands hold. `--resume`
-keeps the products that the file already has.
+split-K kernel is run in full in every way that `flydsl_hgemm.py --rows` compiled for the product;
+beyond `--in-full` its ways are compared and extrapolated like the others', which takes kernels for
+the shorter k, too. A launch is not counted on either side, and no time depends on what the operands
+hold. `--resume` keeps the products that the file already has.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class Shape:
             yield self._best_of("FlyDSL", ways)
 
     def _in_full(self, peer: str, ways: Splits, rows: int) -> Iterator[tuple[str, float]]:
-        """Tiles that are split along k, of which one XCD's share counts, with `rows` of b."""
+        """The clk of the fullest XCD for every way to split k, with b padded to `rows` rows."""
         b, out = (
             amdattn.empty((r, c), self._options.dtype)
             for r, c in ((rows, self._k), (self._m, rows))

@@ -63,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(tiers)
 
 
-@pytest.hookimpl(tryfirst=True)  # tiers tells what no mark is on
+@pytest.hookimpl(tryfirst=True)  # before `tiers`, which marks the tests that have no mark yet
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     sweeps.leave_out(items)
     for item in items:

@@ -1,4 +1,4 @@
-"""The package's own arrays, and what makes them."""
+"""The package's own arrays, and the functions that create them."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class DeviceArray:
         return self._view or self.view()
 
     def copy_on(self, stream: int) -> DeviceArray:
-        """A copy with the same layout, made on `stream`."""
+        """A copy with the same shape and strides, made on `stream`, a hipStream_t or 0."""
         device = self._memory.device
         low, high = self.view_on(stream).extent()
         copy = Allocation(high - low, stream, device)

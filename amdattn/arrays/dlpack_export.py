@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 class Producer(Protocol):
-    """What an array of a device has, whose memory is exported."""
+    """An array on a device whose memory can be exported."""
 
     @property
     def memory(self) -> Memory:
-        """What it is a view of."""
+        """The memory that the array is a view of."""
 
     def view(self) -> View:
-        """How it lies there."""
+        """The address, shape and strides of the array."""
 
     def numpy(self) -> NDArray[Any]:
-        """A copy on the host."""
+        """A copy of the array on the host."""
 
     def copy_on(self, stream: int) -> Producer:
-        """A copy on the device, made on `stream`."""
+        """A copy of the array on the device, made on `stream`."""
 
 
 def export(

@@ -1,4 +1,4 @@
-"""How calls see memory, whoever owns it."""
+"""Views: how calls see memory, whoever owns it."""
 
 from __future__ import annotations
 

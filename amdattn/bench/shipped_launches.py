@@ -52,7 +52,7 @@ class ShippedLaunches:
         return type(self)(self.round_mode, num_splits, q_tile, self._merges)
 
     def merging_apart(self) -> Self:
-        """The same kernels in plans that merge parts in a launch of its own."""
+        """The same kernels in plans that merge parts in a separate launch."""
         return type(self)(self.round_mode, self._num_splits, self._q_tile, merges=False)
 
     def _plan(self, shape: Shape) -> PlannedAttention:

@@ -17,13 +17,15 @@ import pytest
 from tests.support.paths import TESTS
 
 WHOLE = ("docs", "packaging")  # folders whose sweeps are over files that a change may break
-FEW = 8  # cases that always run, and values of a parameter of which each is in some case that runs
+# A test with at most so many cases runs all of them, one with more runs at least so many. Of a
+# parameter with at most so many values, each is in some case that runs.
+FEW = 8
 SHARE = 4  # of more cases, one in so many runs
-TURN = "AMDATTN_SWEEP"
+TURN = "AMDATTN_SWEEP"  # any word; another one chooses other cases
 
 
 def some(cases: Sequence[pytest.Function], turn: str) -> list[pytest.Function]:
-    """One in SHARE, FEW at least, with every value of each parameter that has few."""
+    """Choose one case in SHARE, at least FEW, and every value of each parameter that has few."""
     shuffled = sorted(cases, key=lambda case: zlib.crc32(f"{turn} {case.name}".encode()))
     values = {case: set(case.callspec.indices.items()) for case in shuffled}
     long = {name for of in values.values() for name, index in of if index >= FEW}
@@ -39,7 +41,7 @@ def some(cases: Sequence[pytest.Function], turn: str) -> list[pytest.Function]:
 
 
 def leave_out(items: Sequence[pytest.Item]) -> None:
-    """Mark the other cases as slow."""
+    """Mark the cases that are not chosen as slow."""
     sweeps: dict[str, list[pytest.Function]] = defaultdict(list)
     for item in items:
         whole = any(item.path.is_relative_to(TESTS / folder) for folder in WHOLE)
@@ -47,9 +49,8 @@ def leave_out(items: Sequence[pytest.Item]) -> None:
             sweeps[item.nodeid.split("[", maxsplit=1)[0]].append(item)
     turn = os.environ.get(TURN, "0")
     for cases in sweeps.values():
-        marked = [case for case in cases if case.get_closest_marker("slow")]
-        others = [case for case in cases if case not in marked]
-        kept = set(some(others, turn)) if len(others) > FEW else set(others)
-        for case in others:
-            if case not in kept:
+        unmarked = [case for case in cases if not case.get_closest_marker("slow")]
+        chosen = set(some(unmarked, turn)) if len(unmarked) > FEW else set(unmarked)
+        for case in unmarked:
+            if case not in chosen:
                 case.add_marker("slow")

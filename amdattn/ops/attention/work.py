@@ -130,7 +130,7 @@ class WorkMap:
 
     @property
     def last_chunk(self) -> tuple[int, int]:
-        """Under a mask, the number of chunks of `heads_at_once`, and the heads of the last one."""
+        """Under a mask: chunks of `heads_at_once` before the last one, and the heads of that."""
         full = self.heads // self.heads_at_once
         if self.in_pairs:
             before = max(full // 2 * 2 - 1, 0)

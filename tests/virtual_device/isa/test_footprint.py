@@ -21,7 +21,7 @@ from tests.support.vdev_library import DEFAULT_CPU
 U32 = npt.NDArray[np.uint32]
 U8 = npt.NDArray[np.uint8]
 SPACE = 8192  # bytes of each kind of memory
-TRIALS, MOST_TRIALS = 3, 20  # of a row: that touch memory, and that are drawn
+TRIALS, MOST_TRIALS = 3, 20  # forms of a row: that touch memory, and the most that are tried
 ADDRESS, DATA, DATA1, DST = 2, 16, 20, 8  # VGPRs
 BASE, SOFFSET = 4, 12  # SGPRs: resource or base address, offset
 FLAT_SEGMENT = {"FLAT": 0, "SCRATCH": 1, "GLOBAL": 2}
