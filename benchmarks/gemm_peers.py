@@ -211,7 +211,7 @@ class FlyDsl:
                     kernarg,
                 )
                 yield Attempt(
-                    f"{tile_m} x {tile_n} x {tile[2]}, {splits} splits",
+                    f"{tile_m} x {tile_n} x {tile[2]}, {tile[3]} stages, {splits} splits",
                     (launch,),
                     _of_fullest_xcd(tiles, splits),
                 )

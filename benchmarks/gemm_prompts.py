@@ -86,6 +86,7 @@ class Row(NamedTuple):
     of_the_limit: float
     peer: str
     peer_clk: float
+    all_peers: dict[str, float]  # the ways that were run to the end, and their clk
 
 
 def _at(lengths: tuple[int, int], k: int, clk_of: ClkOfK) -> float:
@@ -124,7 +125,7 @@ class Shape:
         triton, least = Triton(self._props), 128 if self._m * self._n > _MANY else 0
         tiles = [tile for tile in TRITON_TILES_OF_MANY_ROWS if min(tile[:2]) >= least]
         yield self._best_of("Triton", partial(triton.many_rows, tiles=tiles))
-        if self._options.flydsl:
+        if self._options.flydsl and self._options.dtype == "bfloat16":
             yield from self._of_flydsl()
         if not self._options.aiter:
             return
@@ -138,7 +139,7 @@ class Shape:
         flydsl = FlyDsl(self._options.flydsl, self._props, FLYDSL_TILES_OF_MANY_ROWS)
 
         def ways(m: int, n: int, k: int, at: Operands, dtype: str) -> Iterator[Attempt]:
-            return flydsl(m, n, k, at) if dtype == "bfloat16" else iter(())
+            return flydsl(m, n, k, at)
 
         if self._flop <= self._options.in_full:
             yield from self._in_full("FlyDSL", flydsl, self._n)
@@ -172,8 +173,10 @@ class Shape:
 
     def _best_of(self, peer: str, ways: Ways) -> tuple[str, float]:
         def launch(name: str, k: int) -> Launch:
-            (attempt,) = (one for one in self._attempts(ways, k) if one.name == name)
-            return attempt.launches[0]
+            for attempt in self._attempts(ways, k):
+                if attempt.name == name:
+                    return attempt.launches[0]
+            raise SystemExit(f"{peer} {name}: no kernel for k={k}, of {self._m} x {self._n}")
 
         def clk_of(name: str, k: int) -> int:
             return self._clk(launch(name, k))
@@ -232,11 +235,12 @@ def main() -> None:
         for model, m, n, k in progress.track(shapes):
             shape = Shape(m, n, k, options)
             kernel, clk = shape.ours()
-            clk_of_peer, peer = min((clk, name) for name, clk in shape.peers())
+            peers = dict(shape.peers())
+            peer = min(peers, key=peers.__getitem__)
             share = 2 * m * n * k / limit / clk
-            found.append(Row(model, m, n, k, kernel, clk, share, peer, clk_of_peer))
+            found.append(Row(model, m, n, k, kernel, clk, share, peer, peers[peer], peers))
             progress.console.print(
-                f"{m} x {n} x {k}: {kernel} {clk:,.0f}, {peer} {clk_of_peer:,.0f}"
+                f"{m} x {n} x {k}: {kernel} {clk:,.0f}, {peer} {peers[peer]:,.0f}"
             )
             if options.json:
                 options.json.write_text(
