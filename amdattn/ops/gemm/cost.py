@@ -131,7 +131,8 @@ def estimator(
     if grids.has_windows(kernel):
         return tile_cost.estimator(problem, kernel, props, clock_ghz)
     arch = props.architecture
-    m, n, row_bytes = problem.m, problem.n, problem.k * problem.element_bytes
+    m, n, element_bytes = problem.m, problem.n, problem.element_bytes
+    row_bytes = problem.k * element_bytes
     operands_of_column, b_rows = 1 + problem.has_factors, problem.b_rows
     num_xcds, cus = props.num_xcds, props.num_cus // props.num_xcds
     tile_m, tile_n = kernel.tile["m"], kernel.tile["n"]
@@ -146,7 +147,7 @@ def estimator(
     depth: int = kernel.params["steps_in_flight"]
     k_of_step = step * kernel.params["waves_k"]
     # Loads of a step for one fragment.
-    parts = step * tile * problem.element_bytes // _LOAD_BYTES
+    parts = step * tile * element_bytes // _LOAD_BYTES
     fragments = tile_m * tile_n // tile**2
     loads_of_step = parts * (tile_m + tile_n) // tile
     under_way = waves * depth * loads_of_step

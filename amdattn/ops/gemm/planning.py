@@ -100,7 +100,7 @@ def _least_estimated(
                 if is_split != (splits > 1):
                     continue
                 tried = _columns(problem, kernel, splits)
-                if is_split and of_kernel.at_least(splits, tried[0]) * _WORTH > least:
+                if of_kernel.at_least(splits, tried[-1]) * _WORTH > least:
                     break
                 for columns in tried:
                     estimate = of_kernel.estimate(splits, columns)

@@ -143,12 +143,11 @@ def estimator(
     # A step is a cache line of each row, except for 6 bits. In it, matrix instructions of most
     # types take as long as those of 16 bits.
     matrix: float = 2 * tile_m * tile_n * step / (arch.matrix_flops_per_clk * problem.matrix_rate)
-    step_bytes: float = (
-        step * problem.element_bytes * problem.k_of_array / problem.k if problem.k else 0
-    )
+    element_bytes = problem.element_bytes
+    step_bytes: float = step * element_bytes * problem.k_of_array / problem.k if problem.k else 0
     hbm_bytes_per_clk, mall_bytes_per_clk = memory_rates(props, clock_ghz)
     latency, mall_latency = arch.hbm_latency_ns * clock_ghz, arch.mall_latency_ns * clock_ghz
-    row_bytes = problem.k_of_array * problem.element_bytes
+    row_bytes = problem.k_of_array * element_bytes
     lines = lines_of_step(row_bytes) if not any(problem.by_k) else 1
     through_l2: float = clk.l2 * (tile_m + tile_n) * step_bytes * lines / arch.l2_bytes_per_clk
     through_l1 = clk.l1 * (tile_m + tile_n) * step_bytes / arch.l1_bytes_per_clk
@@ -159,7 +158,7 @@ def estimator(
     )
 
     is_whole = problem.n % _WHOLE == 0
-    is_own = problem.out_dtype == (problem.dtype if problem.element_bytes > 1 else "bfloat16")
+    is_own = problem.out_dtype == (problem.dtype if element_bytes > 1 else "bfloat16")
     of_fragment = clk.fragment
     if problem.activation:
         of_fragment += clk.active_fragment / (1 + problem.has_factors)
