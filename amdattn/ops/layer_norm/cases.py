@@ -14,13 +14,13 @@ from amdattn.device import runtime
 from amdattn.device.manifest import KernelSpec
 from amdattn.dtypes import FLOAT32, as_dtype
 from amdattn.op.operation import Case, Expected, Operation
-from amdattn.op.options import REQUIRED, Option
+from amdattn.op.options import Option
 from amdattn.ops.layer_norm import planning
 from amdattn.ops.layer_norm.layer_norm import LayerNormPlan, planned
 from amdattn.ops.layer_norm.planning import NORM
 from amdattn.ops.layer_norm.problem import MADE, NARROW, LayerNormProblem
 from amdattn.ops.layer_norm.reference import dropped, normalised
-from amdattn.ops.norm.cases import TINY
+from amdattn.ops.norm.cases import IN_PLACE_OPTION, RESIDUAL_OPTION, ROWS_OPTIONS, TINY
 from amdattn.ops.quantize.cases import greatest_number
 from amdattn.ops.quantize.problem import LEAST_SCALE
 
@@ -182,19 +182,11 @@ OPERATION = Operation(
     kernel_ops=(NORM,),
     plan_type=LayerNormPlan,
     options=(
-        Option("rows", int, REQUIRED, "Rows of x."),
-        Option("columns", int, REQUIRED, "Elements per row."),
-        Option("dtype", str, "bfloat16", "bfloat16 or float16."),
+        *ROWS_OPTIONS,
         Option("bias", bool, False, "Add a bias at the end.", ("--bias",)),
-        Option(
-            "residual",
-            bool,
-            False,
-            "Add a residual before; the sum is also a result.",
-            ("--residual",),
-        ),
+        RESIDUAL_OPTION,
         Option("eps", float, 1e-5, "Epsilon that is added to the variance."),
-        Option("in_place", bool, False, "Write a result to x or the residual.", ("--in-place",)),
+        IN_PLACE_OPTION,
         Option(
             "weight_dtype",
             str | None,

@@ -117,24 +117,33 @@ def _problem(rows: int, **options: Any) -> NormProblem:
     return NormProblem((rows,), **options)
 
 
+# Options that every normalisation has.
+ROWS_OPTIONS = (
+    Option("rows", int, REQUIRED, "Rows of x."),
+    Option("columns", int, REQUIRED, "Elements per row."),
+    Option("dtype", str, "bfloat16", "bfloat16 or float16."),
+)
+RESIDUAL_OPTION = Option(
+    "residual",
+    bool,
+    False,
+    "Add a residual before; the sum is also a result.",
+    ("--residual",),
+)
+IN_PLACE_OPTION = Option(
+    "in_place", bool, False, "Write a result to x or the residual.", ("--in-place",)
+)
+
 OPERATION = Operation(
     name="rms_norm",
     title="RMS normalisation",
     kernel_ops=(RMS_NORM,),
     plan_type=NormPlan,
     options=(
-        Option("rows", int, REQUIRED, "Rows of x."),
-        Option("columns", int, REQUIRED, "Elements per row."),
-        Option("dtype", str, "bfloat16", "bfloat16 or float16."),
-        Option(
-            "residual",
-            bool,
-            False,
-            "Add a residual before; the sum is also a result.",
-            ("--residual",),
-        ),
+        *ROWS_OPTIONS,
+        RESIDUAL_OPTION,
         Option("eps", float, 1e-6, "Epsilon that is added to the mean square."),
-        Option("in_place", bool, False, "Write a result to x or the residual.", ("--in-place",)),
+        IN_PLACE_OPTION,
         Option(
             "weight_dtype", str | None, None, "Element type of the weight: float32; default: dtype."
         ),
