@@ -36,7 +36,8 @@ def some(cases: Sequence[pytest.Function], turn: str) -> list[pytest.Function]:
         if new:
             chosen.append(case)
             seen |= new
-    rest = [case for case in shuffled if case not in set(chosen)]
+    covering = set(chosen)
+    rest = [case for case in shuffled if case not in covering]
     return chosen + rest[: max(0, max(FEW, -(-len(cases) // SHARE)) - len(chosen))]
 
 
