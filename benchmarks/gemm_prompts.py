@@ -84,9 +84,17 @@ class Row(NamedTuple):
     kernel: str
     clk: float
     of_the_limit: float
-    peer: str
-    peer_clk: float
-    all_peers: dict[str, float]  # the ways that were run to the end, and their clk
+    peers: dict[str, float]  # the ways that were run to the end, and their clk
+
+    @property
+    def peer(self) -> str:
+        """The fastest of them."""
+        return min(self.peers, key=self.peers.__getitem__)
+
+    @property
+    def peer_clk(self) -> float:
+        """Its clk."""
+        return self.peers[self.peer]
 
 
 def _at(lengths: tuple[int, int], k: int, clk_of: ClkOfK) -> float:
@@ -235,12 +243,11 @@ def main() -> None:
         for model, m, n, k in progress.track(shapes):
             shape = Shape(m, n, k, options)
             kernel, clk = shape.ours()
-            peers = dict(shape.peers())
-            peer = min(peers, key=peers.__getitem__)
             share = 2 * m * n * k / limit / clk
-            found.append(Row(model, m, n, k, kernel, clk, share, peer, peers[peer], peers))
+            row = Row(model, m, n, k, kernel, clk, share, dict(shape.peers()))
+            found.append(row)
             progress.console.print(
-                f"{m} x {n} x {k}: {kernel} {clk:,.0f}, {peer} {peers[peer]:,.0f}"
+                f"{m} x {n} x {k}: {kernel} {clk:,.0f}, {row.peer} {row.peer_clk:,.0f}"
             )
             if options.json:
                 options.json.write_text(
