@@ -15,7 +15,7 @@
 //            place.h                                                             activate, round
 //
 // Registers: loop.a, loop.b, DEPTH steps each; sums in accumulation registers 0 to LAST, 4 for each
-// fragment; 112 to 260 registers. LDS: 1 KiB for each fragment of each further wave along k.
+// fragment; 112 to 376 registers. LDS: 1 KiB for each fragment of each further wave along k.
 // Grid: x = 8 * splits along k, y = tiles of m of each product of a batch, z = tiles of n / 8.
 // Workgroups go round robin over the 8 XCDs: those that share a tile of n share an L2, which then
 // fetches B once. tile_n is chosen so that all XCDs get as many columns.

@@ -10,11 +10,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 import typer
-from click.testing import Result
 from typer.testing import CliRunner
 
 import amdattn
@@ -25,6 +25,9 @@ from examples.llama.config import read
 from examples.llama.reference import Reference
 from examples.llama.small_models import config_of, write
 from tests.support.paths import ROOT
+
+if TYPE_CHECKING:  # recent versions of typer do not need it
+    from click.testing import Result
 
 COMMAND = [sys.executable, "-m", "examples.llama"]
 
